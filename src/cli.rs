@@ -20,12 +20,12 @@ mod deny;
 mod diff;
 mod doctor;
 mod failure;
-mod first_words;
-mod flow;
+mod startup_wait;
+mod log_formatter;
 mod gutter;
 mod help;
 mod interrupt;
-mod interrupted;
+mod ctrl_c;
 mod json_text;
 mod kill;
 mod ladder;
@@ -33,10 +33,10 @@ mod logs;
 mod lost_daemon;
 mod ls;
 mod mode;
-mod names;
+mod session_names;
 mod nudge;
 mod open;
-mod out;
+mod output;
 mod overview;
 mod policy;
 mod prompts;
@@ -54,7 +54,7 @@ mod slack;
 mod snooze;
 mod start;
 mod stop;
-mod story;
+mod event_summarizer;
 mod stream;
 mod style;
 mod table;
@@ -72,18 +72,18 @@ use std::process::ExitCode;
 use clap::builder::NonEmptyStringValueParser;
 use clap::{CommandFactory as _, FromArgMatches as _, Parser, Subcommand};
 
-use self::client::{Answer, Client};
-use self::failure::Failure;
-use self::table::Table;
+use self::client::{DaemonAnswer, DaemonClient};
+use self::failure::CliFailure;
+use self::table::TerminalTable;
 use self::terminal::Paint;
-use self::transport::{Settings, Transport};
-use intercom_daemon::config::{Flags, Paths};
+use self::transport::{RemoteDaemonSettings, Transport};
+use intercom_daemon::config::{PathFlags, DaemonPaths};
 use intercom_types::text::shell_word;
 
 /// Hosts headless coding agents and connects them to the people who run them.
 #[derive(Debug, Parser)]
 #[command(version, max_term_width = 100, after_help = AFTER_HELP)]
-struct Cli {
+struct CommandLine {
     #[arg(
         long,
         global = true,
@@ -131,7 +131,7 @@ struct Cli {
     #[arg(long, global = true, help_heading = GLOBAL)]
     utc: bool,
     #[command(subcommand)]
-    verb: Verb,
+    verb: TopLevelCommand,
 }
 
 const GLOBAL: &str = "Global options";
@@ -143,84 +143,84 @@ Try it: `intercom serve --demo`, then `intercom clearances` in a second terminal
 
 #[derive(Debug, Subcommand)]
 #[expect(clippy::large_enum_variant, reason = "there is one of it, for a moment")]
-enum Verb {
-    Serve(serve::Args),
+enum TopLevelCommand {
+    Serve(serve::ServeArgs),
     #[command(flatten)]
-    Remote(Remote),
-    Completions(completions::Args),
+    Remote(RemoteCommand),
+    Completions(completions::CompletionsArgs),
 }
 
 /// The verbs that talk to the daemon.
 #[derive(Debug, Subcommand)]
-enum Remote {
-    Run(run::Args),
-    Ls(ls::Args),
-    Show(show::Args),
-    Logs(logs::Args),
-    Watch(watch::Args),
-    Wait(wait::Args),
-    Send(send::Args),
-    Prompts(prompts::Args),
-    Clearances(clearances::Args),
-    Approve(approve::Args),
-    Deny(deny::Args),
-    Questions(questions::Args),
-    Answer(answer::Args),
-    Nudge(nudge::Args),
-    Interrupt(interrupt::Args),
-    Snooze(snooze::Args),
-    Ladder(ladder::Args),
-    Mode(mode::Args),
-    Sessions(sessions::Args),
-    Stop(stop::Args),
-    Kill(kill::Args),
-    Resume(resume::Args),
-    Agents(agents::Args),
-    Doctor(doctor::Args),
-    Backup(backup::Args),
-    Policy(policy::Args),
-    Reload(reload::Args),
-    Slack(slack::Args),
-    Token(token::Args),
-    Open(open::Args),
-    Console(console::Args),
-    Acp(acp::Args),
-    Audit(audit::Args),
-    Daemon(daemon::Args),
+enum RemoteCommand {
+    Run(run::RunArgs),
+    Ls(ls::LsArgs),
+    Show(show::ShowArgs),
+    Logs(logs::LogsArgs),
+    Watch(watch::WatchArgs),
+    Wait(wait::WaitForArgs),
+    Send(send::SendArgs),
+    Prompts(prompts::PromptsArgs),
+    Clearances(clearances::ClearancesArgs),
+    Approve(approve::ApproveArgs),
+    Deny(deny::DenyArgs),
+    Questions(questions::QuestionsArgs),
+    Answer(answer::AnswerArgs),
+    Nudge(nudge::NudgeArgs),
+    Interrupt(interrupt::InterruptArgs),
+    Snooze(snooze::SnoozeArgs),
+    Ladder(ladder::LadderArgs),
+    Mode(mode::ModeArgs),
+    Sessions(sessions::SessionsArgs),
+    Stop(stop::StopArgs),
+    Kill(kill::KillArgs),
+    Resume(resume::ResumeArgs),
+    Agents(agents::AgentsArgs),
+    Doctor(doctor::DoctorArgs),
+    Backup(backup::BackupArgs),
+    Policy(policy::PolicyArgs),
+    Reload(reload::ReloadArgs),
+    Slack(slack::SlackArgs),
+    Token(token::TokenArgs),
+    Open(open::OpenArgs),
+    Console(console::ConsoleArgs),
+    Acp(acp::AcpArgs),
+    Audit(audit::AuditArgs),
+    Daemon(daemon::DaemonArgs),
 }
 
 /// What every verb needs to know.
 #[derive(Debug)]
-struct Context {
-    paths: Paths,
+struct CliContext {
+    paths: DaemonPaths,
     /// The state directory or the socket was named by flag or variable.
     explicit_paths: bool,
     json: bool,
     paint: Paint,
-    client: Client,
+    client: DaemonClient,
     /// `intercom` with the flags that lead to this daemon: the beginning of a command that can be typed next.
-    call: String,
+    command_prefix: String,
 }
 
-impl Context {
+impl CliContext {
     /// `--json` prints what the daemon said, anything else what the verb makes of it.
-    fn answer(&self, answer: &Answer, human: impl FnOnce() -> anyhow::Result<String>) -> anyhow::Result<()> {
-        if self.json { out::print_json(&answer.body) } else { out::print(&human()?) }
+    fn print_answer(&self, answer: &DaemonAnswer, human: impl FnOnce() -> anyhow::Result<String>) -> anyhow::Result<()> {
+        if self.json { output::print_json(&answer.body) } else { output::print(&human()?) }
     }
 
     /// A table, or a word about its absence.
-    fn table(&self, table: &Table, nothing: &str) -> anyhow::Result<()> {
+    fn table(&self, table: &TerminalTable, nothing: &str) -> anyhow::Result<()> {
         if table.is_empty() {
-            out::talk(nothing);
+            output::print_note(nothing);
             return Ok(());
         }
-        out::print(&table.render(terminal::stdout_size().map(|size| size.columns), self.paint))
+        output::print(&table.render(terminal::stdout_size().map(|size| size.columns), self.paint))
     }
 }
 
 /// Runs one command line.
 pub(crate) fn main() -> ExitCode {
-    let parsed = help::command().try_get_matches().and_then(|matches| Cli::from_arg_matches(&matches));
+    let parsed = help::command().try_get_matches().and_then(|matches| CommandLine::from_arg_matches(&matches));
     let cli = match parsed {
         Ok(cli) => cli,
         Err(error) => {
@@ -229,21 +229,21 @@ pub(crate) fn main() -> ExitCode {
         }
     };
     // What speaks a protocol on stdout says nothing else there.
-    let json = cli.json && !matches!(cli.verb, Verb::Remote(Remote::Acp(_)));
+    let json = cli.json && !matches!(cli.verb, TopLevelCommand::Remote(RemoteCommand::Acp(_)));
     match dispatch(cli) {
         Ok(()) => ExitCode::SUCCESS,
         Err(error) => {
             if json && !failure::is_answered(&error) {
-                out::print_error(&failure::as_json(&error));
+                output::print_error(&failure::as_json(&error));
             }
             failure::report(&error, Paint::for_stderr())
         }
     }
 }
 
-fn dispatch(cli: Cli) -> anyhow::Result<()> {
-    if let Verb::Completions(args) = cli.verb {
-        return completions::run(&args, &mut Cli::command()); // needs no home, no files and no daemon
+fn dispatch(cli: CommandLine) -> anyhow::Result<()> {
+    if let TopLevelCommand::Completions(args) = cli.verb {
+        return completions::run(&args, &mut CommandLine::command()); // needs no home, no files and no daemon
     }
     time::choose_zone(cli.utc);
     let named = |key: &str| std::env::var_os(key).is_some_and(|value| !value.is_empty());
@@ -251,15 +251,15 @@ fn dispatch(cli: Cli) -> anyhow::Result<()> {
         || cli.socket.is_some()
         || named("INTERCOM_STATE_DIR")
         || named("INTERCOM_SOCKET");
-    let call = call(&cli);
-    let flags = Flags { config: cli.config, state_dir: cli.state_dir, socket: cli.socket };
+    let call = command_prefix(&cli);
+    let flags = PathFlags { config: cli.config, state_dir: cli.state_dir, socket: cli.socket };
     let cwd = std::env::current_dir().unwrap_or_default(); // it may be gone; `resolve` says so if it needs it
-    let paths = Paths::resolve(flags, &|key| std::env::var_os(key), &cwd)
-        .map_err(|error| Failure::usage(error.to_string()))?;
+    let paths = DaemonPaths::resolve(flags, &|key| std::env::var_os(key), &cwd)
+        .map_err(|error| CliFailure::usage(error.to_string()))?;
     let variable = |key: &str| std::env::var(key).ok().filter(|value| !value.is_empty());
     let transport = Transport::choose(
         &paths.socket,
-        Settings {
+        RemoteDaemonSettings {
             url: cli.url.or_else(|| variable("INTERCOM_URL")),
             // A file that was named on the command line is meant, whatever the environment has.
             token: variable("INTERCOM_TOKEN").filter(|_| cli.token_file.is_none()),
@@ -267,62 +267,62 @@ fn dispatch(cli: Cli) -> anyhow::Result<()> {
             ca_file: variable("INTERCOM_CA_FILE").map(PathBuf::from),
         },
     )?;
-    let client = Client::new(transport, &call);
-    let cx = Context { paths, explicit_paths, json: cli.json, paint: Paint::for_stdout(), client, call };
+    let client = DaemonClient::new(transport, &call);
+    let cx = CliContext { paths, explicit_paths, json: cli.json, paint: Paint::for_stdout(), client, command_prefix: call };
     match cli.verb {
-        Verb::Serve(args) => serve::run(&args, cx.paths),
-        Verb::Remote(verb) => {
+        TopLevelCommand::Serve(args) => serve::run(&args, cx.paths),
+        TopLevelCommand::Remote(verb) => {
             let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
-            runtime.block_on(remote(verb, &cx))
+            runtime.block_on(run_client_command(verb, &cx))
         }
-        Verb::Completions(_) => Ok(()), // done above
+        TopLevelCommand::Completions(_) => Ok(()), // done above
     }
 }
 
-async fn remote(verb: Remote, cx: &Context) -> anyhow::Result<()> {
-    use Remote::{Logs, Resume, Run, Send, Wait};
+async fn run_client_command(verb: RemoteCommand, cx: &CliContext) -> anyhow::Result<()> {
+    use RemoteCommand::{Logs, Resume, Run, Send, Wait};
     if matches!(verb, Run(_) | Resume(_) | Send(_) | Wait(_) | Logs(_)) {
-        interrupted::end_on_ctrl_c();
+        ctrl_c::end_on_ctrl_c();
     }
     match verb {
-        Remote::Run(args) => run::run(args, cx).await,
-        Remote::Ls(args) => ls::run(args, cx).await,
-        Remote::Show(args) => show::run(args, cx).await,
-        Remote::Logs(args) => logs::run(args, cx).await,
-        Remote::Watch(args) => watch::run(args, cx).await,
-        Remote::Wait(args) => wait::run(args, cx).await,
-        Remote::Send(args) => send::run(args, cx).await,
-        Remote::Prompts(args) => prompts::run(args, cx).await,
-        Remote::Clearances(args) => clearances::run(args, cx).await,
-        Remote::Approve(args) => approve::run(args, cx).await,
-        Remote::Deny(args) => deny::run(args, cx).await,
-        Remote::Questions(args) => questions::run(args, cx).await,
-        Remote::Answer(args) => answer::run(args, cx).await,
-        Remote::Nudge(args) => nudge::run(args, cx).await,
-        Remote::Interrupt(args) => interrupt::run(args, cx).await,
-        Remote::Snooze(args) => snooze::run(args, cx).await,
-        Remote::Ladder(args) => ladder::run(args, cx).await,
-        Remote::Mode(args) => mode::run(args, cx).await,
-        Remote::Sessions(args) => sessions::run(args, cx).await,
-        Remote::Stop(args) => stop::run(args, cx).await,
-        Remote::Kill(args) => kill::run(args, cx).await,
-        Remote::Resume(args) => resume::run(args, cx).await,
-        Remote::Agents(args) => agents::run(args, cx).await,
-        Remote::Doctor(args) => doctor::run(args, cx).await,
-        Remote::Backup(args) => backup::run(args, cx).await,
-        Remote::Policy(args) => policy::run(args, cx).await,
-        Remote::Reload(args) => reload::run(args, cx).await,
-        Remote::Slack(args) => slack::run(args, cx).await,
-        Remote::Token(args) => token::run(args, cx).await,
-        Remote::Open(args) => open::run(args, cx).await,
-        Remote::Console(args) => console::run(args, cx).await,
-        Remote::Acp(args) => acp::run(args, cx).await,
-        Remote::Audit(args) => audit::run(args, cx).await,
-        Remote::Daemon(args) => daemon::run(args, cx).await,
+        RemoteCommand::Run(args) => run::run(args, cx).await,
+        RemoteCommand::Ls(args) => ls::run(args, cx).await,
+        RemoteCommand::Show(args) => show::run(args, cx).await,
+        RemoteCommand::Logs(args) => logs::run(args, cx).await,
+        RemoteCommand::Watch(args) => watch::run(args, cx).await,
+        RemoteCommand::Wait(args) => wait::run(args, cx).await,
+        RemoteCommand::Send(args) => send::run(args, cx).await,
+        RemoteCommand::Prompts(args) => prompts::run(args, cx).await,
+        RemoteCommand::Clearances(args) => clearances::run(args, cx).await,
+        RemoteCommand::Approve(args) => approve::run(args, cx).await,
+        RemoteCommand::Deny(args) => deny::run(args, cx).await,
+        RemoteCommand::Questions(args) => questions::run(args, cx).await,
+        RemoteCommand::Answer(args) => answer::run(args, cx).await,
+        RemoteCommand::Nudge(args) => nudge::run(args, cx).await,
+        RemoteCommand::Interrupt(args) => interrupt::run(args, cx).await,
+        RemoteCommand::Snooze(args) => snooze::run(args, cx).await,
+        RemoteCommand::Ladder(args) => ladder::run(args, cx).await,
+        RemoteCommand::Mode(args) => mode::run(args, cx).await,
+        RemoteCommand::Sessions(args) => sessions::run(args, cx).await,
+        RemoteCommand::Stop(args) => stop::run(args, cx).await,
+        RemoteCommand::Kill(args) => kill::run(args, cx).await,
+        RemoteCommand::Resume(args) => resume::run(args, cx).await,
+        RemoteCommand::Agents(args) => agents::run(args, cx).await,
+        RemoteCommand::Doctor(args) => doctor::run(args, cx).await,
+        RemoteCommand::Backup(args) => backup::run(args, cx).await,
+        RemoteCommand::Policy(args) => policy::run(args, cx).await,
+        RemoteCommand::Reload(args) => reload::run(args, cx).await,
+        RemoteCommand::Slack(args) => slack::run(args, cx).await,
+        RemoteCommand::Token(args) => token::run(args, cx).await,
+        RemoteCommand::Open(args) => open::run(args, cx).await,
+        RemoteCommand::Console(args) => console::run(args, cx).await,
+        RemoteCommand::Acp(args) => acp::run(args, cx).await,
+        RemoteCommand::Audit(args) => audit::run(args, cx).await,
+        RemoteCommand::Daemon(args) => daemon::run(args, cx).await,
     }
 }
 
-fn call(cli: &Cli) -> String {
+fn command_prefix(cli: &CommandLine) -> String {
     let path = |path: &Option<PathBuf>| path.as_ref().map(|path| path.display().to_string());
     let flags = [
         ("--config", path(&cli.config)),
@@ -337,7 +337,7 @@ fn call(cli: &Cli) -> String {
 }
 
 /// An id, a part of one, or a name: anything but nothing.
-fn id() -> NonEmptyStringValueParser {
+fn non_empty_id() -> NonEmptyStringValueParser {
     NonEmptyStringValueParser::new()
 }
 
@@ -347,12 +347,12 @@ mod tests {
 
     #[test]
     fn the_command_line_is_consistent() {
-        Cli::command().debug_assert();
+        CommandLine::command().debug_assert();
     }
 
     #[test]
     fn paragraphs_of_help_are_wrapped_by_the_terminal_alone() {
-        let mut commands = vec![Cli::command()];
+        let mut commands = vec![CommandLine::command()];
         while let Some(command) = commands.pop() {
             let after = command.get_after_help().map(ToString::to_string).unwrap_or_default();
             let lines: Vec<&str> = after.lines().collect();
@@ -367,14 +367,14 @@ mod tests {
 
     #[test]
     fn every_verb_says_what_it_does() {
-        for verb in Cli::command().get_subcommands() {
+        for verb in CommandLine::command().get_subcommands() {
             assert!(verb.get_about().is_some(), "{} has no sentence", verb.get_name());
         }
     }
 
     #[test]
     fn the_next_command_leads_to_the_same_daemon() {
-        let of = |line: &[&str]| call(&Cli::try_parse_from(["intercom"].iter().chain(line)).unwrap());
+        let of = |line: &[&str]| command_prefix(&CommandLine::try_parse_from(["intercom"].iter().chain(line)).unwrap());
         assert_eq!(of(&["ls"]), "intercom");
         assert_eq!(
             of(&["--state-dir", "/a b", "ls", "--url", "http://x:1"]),
@@ -384,7 +384,7 @@ mod tests {
 
     #[test]
     fn json_and_the_paths_are_taken_before_and_after_the_verb() {
-        let cli = Cli::try_parse_from(["intercom", "--json", "ls", "--socket", "/s"]).unwrap();
+        let cli = CommandLine::try_parse_from(["intercom", "--json", "ls", "--socket", "/s"]).unwrap();
         assert!(cli.json && cli.socket == Some("/s".into()));
     }
 }

@@ -28,7 +28,7 @@ const READ_AHEAD: usize = 64;
 
 /// Tells the story until stdin ends.
 pub(crate) fn run() -> ExitCode {
-    let mut story = Story::new(env::var("INTERCOM_SESSION").ok());
+    let mut story = DemoStory::new(env::var("INTERCOM_SESSION").ok());
     match tell(&mut story, &incoming(), &mut io::stdout().lock()) {
         Ok(()) => ExitCode::SUCCESS,
         Err(error) => {
@@ -38,7 +38,7 @@ pub(crate) fn run() -> ExitCode {
     }
 }
 
-fn tell(story: &mut Story, incoming: &Receiver<Value>, out: &mut impl Write) -> io::Result<()> {
+fn tell(story: &mut DemoStory, incoming: &Receiver<Value>, out: &mut impl Write) -> io::Result<()> {
     let mut due = story.pause().map(|pause| Instant::now() + pause);
     loop {
         let said = match due {
@@ -78,18 +78,18 @@ fn incoming() -> Receiver<Value> {
 
 /// One thing to do, with a pause before it.
 #[derive(Debug)]
-enum Beat {
+enum StoryBeat {
     Say(String),
     /// A heartbeat: that many entries of the checklist are done, the next one is being worked on.
     Progress(usize),
-    Ask(Ask),
+    Ask(DemoRequest),
     SumUp,
     End,
 }
 
 /// Something the story waits for.
 #[derive(Debug, Clone)]
-enum Ask {
+enum DemoRequest {
     HowToGoOn,
     Fix { instruction: Option<String> },
     CleanUp,
@@ -107,7 +107,7 @@ const FIX_DIFF: &str = "\
  }
 ";
 
-impl Ask {
+impl DemoRequest {
     fn id(&self) -> String {
         match self {
             Self::HowToGoOn => "question-1".into(),
@@ -168,12 +168,12 @@ impl Ask {
 
 /// The story: messages in, messages out.
 #[derive(Debug)]
-struct Story {
+struct DemoStory {
     session: Option<String>,
     /// The rest of this turn; empty when idle.
-    agenda: VecDeque<Beat>,
+    agenda: VecDeque<StoryBeat>,
     checklist: &'static [&'static str],
-    waiting: Option<Ask>,
+    waiting: Option<DemoRequest>,
     /// The daemon's id of the turn.
     turn: Value,
     errands: u32,
@@ -181,16 +181,16 @@ struct Story {
     outcome: Vec<&'static str>,
 }
 
-impl Story {
+impl DemoStory {
     fn new(session: Option<String>) -> Self {
-        let say = |text: &str| Beat::Say(text.into());
+        let say = |text: &str| StoryBeat::Say(text.into());
         let agenda = VecDeque::from([
             say("Hello! I am the demo agent. I only pretend to work: no file is read, written or deleted."),
-            Beat::Progress(0),
+            StoryBeat::Progress(0),
             say("Looking for the reason why the test `earliest_task_comes_first` fails …"),
             say("Found it: `Task::cmp` in src/due.rs compares the wrong way round."),
-            Beat::Progress(1),
-            Beat::Ask(Ask::HowToGoOn),
+            StoryBeat::Progress(1),
+            StoryBeat::Ask(DemoRequest::HowToGoOn),
         ]);
         let checklist = &["Find the bug", "Fix it", "Clean up", "Sum up"];
         Self { session, agenda, checklist, waiting: None, turn: Value::Null, errands: 0, outcome: Vec::new() }
@@ -202,10 +202,10 @@ impl Story {
             return None;
         }
         let millis = match self.agenda.front()? {
-            Beat::Say(_) => 700,
-            Beat::Progress(_) | Beat::SumUp => 400,
-            Beat::Ask(_) => 500,
-            Beat::End => 300,
+            StoryBeat::Say(_) => 700,
+            StoryBeat::Progress(_) | StoryBeat::SumUp => 400,
+            StoryBeat::Ask(_) => 500,
+            StoryBeat::End => 300,
         };
         Some(Duration::from_millis(millis))
     }
@@ -216,15 +216,15 @@ impl Story {
             return None;
         }
         Some(match self.agenda.pop_front()? {
-            Beat::Say(text) => status(&text),
-            Beat::Progress(done) => self.heartbeat(done),
-            Beat::Ask(ask) => {
+            StoryBeat::Say(text) => status(&text),
+            StoryBeat::Progress(done) => self.heartbeat(done),
+            StoryBeat::Ask(ask) => {
                 let message = ask.message();
                 self.waiting = Some(ask);
                 message
             }
-            Beat::SumUp => status(&self.summary()),
-            Beat::End => self.end(),
+            StoryBeat::SumUp => status(&self.summary()),
+            StoryBeat::End => self.end(),
         })
     }
 
@@ -258,15 +258,15 @@ impl Story {
         }
     }
 
-    fn answered(&mut self, ask: &Ask, message: &Value) -> Value {
+    fn answered(&mut self, ask: &DemoRequest, message: &Value) -> Value {
         let params = &message["params"];
         if message["method"] == "error" {
             self.outcome.clear();
-            self.agenda = VecDeque::from([Beat::End]);
+            self.agenda = VecDeque::from([StoryBeat::End]);
             let cause = params["message"].as_str().unwrap_or("no cause given");
             return status(&format!("The daemon did not take my request ({cause}), so I stop here."));
         }
-        if let Ask::HowToGoOn = ask {
+        if let DemoRequest::HowToGoOn = ask {
             return self.told_how(params);
         }
         let approved = params["status"] == "approved";
@@ -277,12 +277,16 @@ impl Story {
             format!("Denied: {}{}. I leave it alone.", ask.title(), reason.unwrap_or_default())
         };
         let (outcome, next) = match (ask, approved) {
-            (Ask::HowToGoOn | Ask::Fix { .. }, true) => ("the fix is in", after_the_fix(true)),
-            (Ask::HowToGoOn | Ask::Fix { .. }, false) => ("the bug is still there", after_the_fix(false)),
-            (Ask::CleanUp, true) => ("the old cache is gone", closing(3)),
-            (Ask::CleanUp, false) => ("the old cache is kept", closing(3)),
-            (Ask::Errand { .. }, true) => ("your request is noted", closing(2)),
-            (Ask::Errand { .. }, false) => ("your request is not written down", closing(2)),
+            (DemoRequest::HowToGoOn | DemoRequest::Fix { .. }, true) => {
+                ("the fix is in", after_the_fix(true))
+            }
+            (DemoRequest::HowToGoOn | DemoRequest::Fix { .. }, false) => {
+                ("the bug is still there", after_the_fix(false))
+            }
+            (DemoRequest::CleanUp, true) => ("the old cache is gone", closing(3)),
+            (DemoRequest::CleanUp, false) => ("the old cache is kept", closing(3)),
+            (DemoRequest::Errand { .. }, true) => ("your request is noted", closing(2)),
+            (DemoRequest::Errand { .. }, false) => ("your request is not written down", closing(2)),
         };
         self.outcome.push(outcome);
         self.agenda = next;
@@ -294,13 +298,13 @@ impl Story {
         let text = match (params["decision"].as_str(), &instruction) {
             (Some("stop"), _) => {
                 self.outcome.push("the bug is found, and left as it is");
-                self.agenda = VecDeque::from([Beat::SumUp, Beat::End]);
+                self.agenda = VecDeque::from([StoryBeat::SumUp, StoryBeat::End]);
                 return status("As you wish, I leave it there.");
             }
             (Some("refine"), Some(text)) => format!("Understood: {text}"),
             _ => "Good, going on with the fix.".to_owned(),
         };
-        self.agenda = VecDeque::from([Beat::Ask(Ask::Fix { instruction })]);
+        self.agenda = VecDeque::from([StoryBeat::Ask(DemoRequest::Fix { instruction })]);
         status(&text)
     }
 
@@ -315,8 +319,8 @@ impl Story {
         self.outcome.clear();
         self.checklist = &["Read your request", "Write it down", "Sum up"];
         let acknowledged = status(&format!("You asked: {text}"));
-        let errand = Ask::Errand { number: self.errands, text };
-        self.agenda = VecDeque::from([Beat::Progress(1), Beat::Ask(errand)]);
+        let errand = DemoRequest::Errand { number: self.errands, text };
+        self.agenda = VecDeque::from([StoryBeat::Progress(1), StoryBeat::Ask(errand)]);
         acknowledged
     }
 
@@ -335,7 +339,7 @@ impl Story {
 
     fn situation(&self) -> String {
         match &self.waiting {
-            Some(Ask::HowToGoOn) => "I wait for an answer to my question.".into(),
+            Some(DemoRequest::HowToGoOn) => "I wait for an answer to my question.".into(),
             Some(ask) => format!("I wait for a decision on: {}.", ask.title()),
             None if self.is_idle() => "I am idle and wait for a prompt.".into(),
             None => "I am working, the next step is on its way.".into(),
@@ -361,18 +365,22 @@ impl Story {
     }
 }
 
-fn after_the_fix(fixed: bool) -> VecDeque<Beat> {
+fn after_the_fix(fixed: bool) -> VecDeque<StoryBeat> {
     let text = if fixed {
         "Ran the tests (pretended): 12 passed, 0 failed."
     } else {
         "One thing is left that has nothing to do with the bug."
     };
-    VecDeque::from([Beat::Say(text.into()), Beat::Progress(2), Beat::Ask(Ask::CleanUp)])
+    VecDeque::from([
+        StoryBeat::Say(text.into()),
+        StoryBeat::Progress(2),
+        StoryBeat::Ask(DemoRequest::CleanUp),
+    ])
 }
 
 /// The last entry of the checklist stays open: were all completed, the heartbeat would end the turn before `turn/end`.
-fn closing(done: usize) -> VecDeque<Beat> {
-    VecDeque::from([Beat::Progress(done), Beat::SumUp, Beat::End])
+fn closing(done: usize) -> VecDeque<StoryBeat> {
+    VecDeque::from([StoryBeat::Progress(done), StoryBeat::SumUp, StoryBeat::End])
 }
 
 fn status(text: &str) -> Value {
@@ -394,7 +402,7 @@ mod tests {
     use super::*;
 
     /// Lets the story run until only a message can move it on.
-    fn run(story: &mut Story) -> Vec<Value> {
+    fn run(story: &mut DemoStory) -> Vec<Value> {
         let mut told = Vec::new();
         while story.pause().is_some() {
             told.extend(story.tick());
@@ -402,17 +410,17 @@ mod tests {
         told
     }
 
-    fn tell(story: &mut Story, method: &str, id: &str, params: &Value) -> Vec<Value> {
+    fn tell(story: &mut DemoStory, method: &str, id: &str, params: &Value) -> Vec<Value> {
         let mut told = story.hear(&json!({ "method": method, "id": id, "params": params }));
         told.extend(run(story));
         told
     }
 
-    fn decide(story: &mut Story, id: &str, status: &str) -> Vec<Value> {
+    fn decide(story: &mut DemoStory, id: &str, status: &str) -> Vec<Value> {
         tell(story, "clearance/response", id, &json!({ "status": status, "reason": "not today" }))
     }
 
-    fn go_on(story: &mut Story) -> Vec<Value> {
+    fn go_on(story: &mut DemoStory) -> Vec<Value> {
         tell(story, "prompt/response", "question-1", &json!({ "decision": "continue", "instruction": null }))
     }
 
@@ -426,7 +434,7 @@ mod tests {
 
     #[test]
     fn the_whole_story_asks_a_question_and_two_clearances_and_ends_its_turn() {
-        let mut story = Story::new(Some("ses_1".into()));
+        let mut story = DemoStory::new(Some("ses_1".into()));
         let mut told = run(&mut story);
         told.extend(go_on(&mut story));
         told.extend(decide(&mut story, "fix-1", "approved"));
@@ -444,7 +452,7 @@ mod tests {
 
     #[test]
     fn no_heartbeat_ends_the_turn_early() {
-        let mut story = Story::new(None);
+        let mut story = DemoStory::new(None);
         let mut told = run(&mut story);
         told.extend(go_on(&mut story));
         told.extend(decide(&mut story, "fix-1", "approved"));
@@ -458,7 +466,7 @@ mod tests {
 
     #[test]
     fn a_denial_is_quoted_with_its_reason_and_the_story_goes_on() {
-        let mut story = Story::new(None);
+        let mut story = DemoStory::new(None);
         run(&mut story);
         go_on(&mut story);
         let told = decide(&mut story, "fix-1", "rejected");
@@ -471,13 +479,13 @@ mod tests {
 
     #[test]
     fn refine_is_heard_and_stop_ends_the_turn() {
-        let mut story = Story::new(None);
+        let mut story = DemoStory::new(None);
         run(&mut story);
         let refine = json!({ "decision": "refine", "instruction": "use sort_by_key" });
         let told = tell(&mut story, "prompt/response", "question-1", &refine);
         assert!(mentions(&told[1..], "in mind: use sort_by_key"));
 
-        let mut story = Story::new(None);
+        let mut story = DemoStory::new(None);
         run(&mut story);
         let told = tell(&mut story, "prompt/response", "question-1", &json!({ "decision": "stop" }));
         assert_eq!(methods(&told).last(), Some(&"turn/end"));
@@ -486,7 +494,7 @@ mod tests {
 
     #[test]
     fn a_prompt_in_a_turn_is_noted_and_one_while_idle_starts_a_round() {
-        let mut story = Story::new(None);
+        let mut story = DemoStory::new(None);
         run(&mut story);
         let told = tell(&mut story, "prompt/send", "", &json!({ "text": "Faster" }));
         assert_eq!(told.len(), 1);
@@ -500,7 +508,7 @@ mod tests {
 
     #[test]
     fn an_interrupt_makes_it_idle_and_a_late_answer_changes_nothing() {
-        let mut story = Story::new(None);
+        let mut story = DemoStory::new(None);
         run(&mut story);
         let told = tell(&mut story, "session/interrupt", "", &json!({ "reason": "lunch" }));
         assert_eq!(methods(&told), ["status/update", "turn/end"]);
@@ -514,7 +522,7 @@ mod tests {
 
     #[test]
     fn a_nudge_is_told_what_the_story_waits_for() {
-        let mut story = Story::new(None);
+        let mut story = DemoStory::new(None);
         assert!(mentions(&story.hear(&json!({ "method": "nudge" })), "working"));
         run(&mut story);
         go_on(&mut story);
@@ -524,7 +532,7 @@ mod tests {
 
     #[test]
     fn strange_input_is_survived() {
-        let mut story = Story::new(None);
+        let mut story = DemoStory::new(None);
         run(&mut story);
         for strange in
             [json!(null), json!([1]), json!({ "method": 7 }), json!({ "method": "no/such", "id": 1 })]

@@ -23,14 +23,14 @@ use tokio_util::task::TaskTracker;
 mod demo;
 mod port;
 
-use intercom_bridges::acp::Acp;
-use intercom_bridges::api::{Api, NoConsole, serve};
-use intercom_bridges::condition::Conditions;
-use intercom_bridges::slack::Slack;
-use intercom_bridges::webhook::Webhook;
-use intercom_daemon::config::{Config, OnStop, Paths};
+use intercom_bridges::acp::AcpBridge;
+use intercom_bridges::api::{ApiBridge, NoConsole, serve};
+use intercom_bridges::health::HealthRegistry;
+use intercom_bridges::slack::SlackBridge;
+use intercom_bridges::webhook::WebhookSender;
+use intercom_daemon::config::{Config, DaemonPaths, OnStop};
+pub(crate) use intercom_daemon::ops::ConfigReader;
 use intercom_daemon::ops::Operations;
-pub(crate) use intercom_daemon::ops::ReadConfig;
 use intercom_daemon::supervisor::{RecoveryReport, Supervisor};
 use intercom_host as host;
 use intercom_host::socket;
@@ -39,8 +39,8 @@ use intercom_store::{self as store, Store, StoreError, inspect_audit};
 use intercom_types::text::shell_word;
 use intercom_types::{LedgerRebuild, RebuildMode, RebuildProgress, Time};
 
-use self::port::Opened;
-pub(crate) use self::port::TakenPort;
+pub(crate) use self::port::OccupiedPortPolicy;
+use self::port::PortOpening;
 
 /// The time for open requests to finish once everything else has stopped.
 const LAST_ANSWERS: Duration = Duration::from_millis(300);
@@ -50,12 +50,12 @@ const RECOVERY_LOOK: Duration = Duration::from_secs(1);
 const RECORD_AGAIN: Duration = Duration::from_secs(2);
 
 pub(crate) struct ServeOptions {
-    pub paths: Paths,
+    pub paths: DaemonPaths,
     pub config: Config,
     /// Reads it again.
-    pub read_config: ReadConfig,
+    pub read_config: ConfigReader,
     pub demo: bool,
-    pub taken_port: TakenPort,
+    pub taken_port: OccupiedPortPolicy,
     /// Lets somebody in over the network, besides those that were made.
     pub token: Option<String>,
 }
@@ -101,12 +101,12 @@ async fn run(options: ServeOptions) -> anyhow::Result<()> {
     supervisor.keep_house();
 
     let closing = CancellationToken::new();
-    let conditions = Conditions::default();
+    let conditions = HealthRegistry::default();
     let ops = Operations::new(supervisor.clone(), bell.clone(), read_config);
-    let api = Api::open(ops.clone(), conditions.clone(), token, closing.clone()).await?;
+    let api = ApiBridge::open(ops.clone(), conditions.clone(), token, closing.clone()).await?;
     let start_recorded = ops.record_start().await;
     let port = port::open(&supervisor.config().api, taken_port, &api).await?;
-    let webhook = Webhook::open(&supervisor.config(), supervisor.store().clone(), bell.clone())?;
+    let webhook = WebhookSender::open(&supervisor.config(), supervisor.store().clone(), bell.clone())?;
     // Before we can be reached: what an earlier daemon left there is not true any more.
     write_about(&paths, port.url().as_deref());
     let listener = socket::listen(&paths.socket)
@@ -117,27 +117,27 @@ async fn run(options: ServeOptions) -> anyhow::Result<()> {
         // Who may do what is decided by the kernel's word about the caller, not by the file's mode.
         std::fs::set_permissions(&paths.socket, std::fs::Permissions::from_mode(0o666))?;
     }
-    let acp = Acp::new(ops.clone(), closing.clone());
+    let acp = AcpBridge::new(ops.clone(), closing.clone());
     let router = api.clone().router(acp.router(&conditions));
     let servers = TaskTracker::new();
     let missing = match port {
-        Opened::Off => None,
-        Opened::Taken(taken) => {
+        PortOpening::Off => None,
+        PortOpening::Taken(taken) => {
             let missing = no_console(&taken, &paths);
-            api.is_nowhere(missing.clone());
+            api.set_console_unavailable(missing.clone());
             Some(missing)
         }
-        Opened::Port(port) => {
+        PortOpening::Port(port) => {
             tracing::info!(url = port.url(), "the API has a port");
-            api.is_at(port.url());
+            api.set_console_url(port.url());
             servers.spawn(serve::tcp(port.listener, port.tls, router.clone(), closing.clone()));
             None
         }
     };
-    let slack = Slack::new(ops.clone(), conditions);
+    let slack = SlackBridge::new(ops.clone(), conditions);
     servers.spawn(slack.run(closing.clone()));
     servers.spawn(serve::unix(listener, router, closing.clone()));
-    servers.spawn(acp.keep_house());
+    servers.spawn(acp.run_housekeeping());
     let late = LateWork { recovery, start_recorded, ops: ops.clone() };
     late.spawn(&servers, &closing);
     if let Some(webhook) = webhook {
@@ -190,7 +190,7 @@ async fn run(options: ServeOptions) -> anyhow::Result<()> {
 
 /// The work of the start that may end after people can reach the daemon.
 struct LateWork {
-    recovery: Option<Recovery>,
+    recovery: Option<RecoveryTask>,
     start_recorded: bool,
     ops: Operations,
 }
@@ -212,13 +212,13 @@ impl LateWork {
     }
 }
 
-type Recovery = JoinHandle<Result<RecoveryReport, StoreError>>;
+type RecoveryTask = JoinHandle<Result<RecoveryReport, StoreError>>;
 
 /// Takes up the sessions of the last run. Where the database cannot be written, that ends only when it can; the rest is
 /// returned then, since people must be able to reach the daemon and stop agents meanwhile.
-async fn recover(supervisor: &Supervisor) -> anyhow::Result<Option<Recovery>> {
+async fn recover(supervisor: &Supervisor) -> anyhow::Result<Option<RecoveryTask>> {
     let theirs = supervisor.clone();
-    let mut recovery: Recovery = tokio::spawn(async move { theirs.recover().await });
+    let mut recovery: RecoveryTask = tokio::spawn(async move { theirs.recover().await });
     loop {
         match tokio::time::timeout(RECOVERY_LOOK, &mut recovery).await {
             Ok(recovered) => return recovered_sessions(recovered).map(|()| None),
@@ -235,7 +235,7 @@ async fn recover(supervisor: &Supervisor) -> anyhow::Result<Option<Recovery>> {
     }
 }
 
-async fn finish_recovery(recovery: Recovery) {
+async fn finish_recovery(recovery: RecoveryTask) {
     if let Err(error) = recovered_sessions(recovery.await) {
         tracing::error!("{error:#}; the next start tries again");
     }
@@ -254,7 +254,7 @@ fn recovered_sessions(
 
 /// Where the console is; on a terminal with a way in. A link that signs somebody in is for the person who sits there, and is never
 /// written into a file, a pipe or the journal, which others may read: there, `intercom open` makes one.
-fn greet(api: &Api) {
+fn greet(api: &ApiBridge) {
     let Some(url) = api.console_url() else { return };
     let link = std::io::stderr().is_terminal().then(|| api.first_link()).flatten();
     match link {
@@ -272,13 +272,13 @@ fn say(text: &str) {
 }
 
 /// The breaks of the audit chain, found without a daemon and beside one.
-pub(crate) fn audit_warnings(paths: &Paths, config: &Config) -> anyhow::Result<Vec<String>> {
+pub(crate) fn audit_warnings(paths: &DaemonPaths, config: &Config) -> anyhow::Result<Vec<String>> {
     let (database, anchor) = (paths.database(), config.audit.anchor_file.as_deref());
     Ok(if database.exists() { inspect_audit(&database, anchor)? } else { Vec::new() })
 }
 
 /// The reason, and how to get a console all the same.
-fn no_console(taken: &port::Taken, paths: &Paths) -> NoConsole {
+fn no_console(taken: &port::OccupiedPort, paths: &DaemonPaths) -> NoConsole {
     let free = taken.free;
     let line: Vec<String> = std::env::args_os().map(|word| word.to_string_lossy().into_owned()).collect();
     let in_background =
@@ -294,7 +294,7 @@ fn no_console(taken: &port::Taken, paths: &Paths) -> NoConsole {
 }
 
 /// Writes `daemon.json`, for scripts and for `doctor`; nobody else needs it.
-fn write_about(paths: &Paths, url: Option<&str>) {
+fn write_about(paths: &DaemonPaths, url: Option<&str>) {
     let about = json!({
         "pid": std::process::id(), "version": env!("CARGO_PKG_VERSION"), "socket": paths.socket,
         "url": url, "started_at": Time::now().to_string(),
@@ -357,7 +357,7 @@ fn make_private_file(file: &Path) -> anyhow::Result<()> {
 
 /// Compares the ledger with the log, and replaces it if that is wanted: then the caller holds the lock.
 pub(crate) fn rebuild_ledger(
-    paths: &Paths,
+    paths: &DaemonPaths,
     mode: RebuildMode,
     progress: &mut dyn FnMut(RebuildProgress),
 ) -> Result<LedgerRebuild, StoreError> {
@@ -365,7 +365,7 @@ pub(crate) fn rebuild_ledger(
 }
 
 /// One daemon per state directory. The kernel lets go of the lock with the process, however it ends.
-pub(crate) fn lock(paths: &Paths) -> anyhow::Result<Flock<File>> {
+pub(crate) fn lock(paths: &DaemonPaths) -> anyhow::Result<Flock<File>> {
     let path = paths.lock();
     let open = OpenOptions::new().read(true).write(true).create(true).truncate(false).mode(0o600).open(&path);
     let file = open.with_context(|| format!("cannot open {}", path.display()))?;

@@ -1,18 +1,18 @@
 //! `intercom acp`: an ACP agent on stdio, for editors and tools that start one. It relays to the daemon, which does the
 //! work, and stays where it is when the daemon is restarted.
 
-mod ledger;
-mod link;
+mod pending_requests;
+mod daemon_socket;
 mod message;
 mod relay;
 mod stdio;
 
 use clap::builder::{PossibleValuesParser, TypedValueParser};
 
-use self::link::Door;
+use self::daemon_socket::DaemonConnector;
 use self::relay::Relay;
-use super::Context;
-use super::start::Starter;
+use super::CliContext;
+use super::start::DaemonStarter;
 use super::url;
 use intercom_types::OnClientLeft;
 
@@ -28,12 +28,12 @@ Examples:
   intercom acp --attach shop
   intercom acp --agent claude --on-close keep
   INTERCOM_URL=https://box.example:7411 INTERCOM_TOKEN_FILE=~/.token intercom acp")]
-pub(super) struct Args {
+pub(super) struct AcpArgs {
     /// The profile that new sessions are started with; see `intercom agents`
     #[arg(long, value_name = "NAME")]
     agent: Option<String>,
     /// A session that runs already, instead of a new one
-    #[arg(long, value_name = "SESSION", value_parser = super::id())]
+    #[arg(long, value_name = "SESSION", value_parser = super::non_empty_id())]
     attach: Option<String>,
     /// Fail if no daemon is running, instead of starting one
     #[arg(long)]
@@ -49,16 +49,16 @@ fn on_close() -> impl TypedValueParser<Value = OnClientLeft> {
         .try_map(|word| word.parse::<OnClientLeft>())
 }
 
-pub(super) async fn run(args: Args, cx: &Context) -> anyhow::Result<()> {
+pub(super) async fn run(args: AcpArgs, cx: &CliContext) -> anyhow::Result<()> {
     let transport = cx.client.transport().clone();
-    let starter = if args.no_start { None } else { Starter::local(cx) };
-    let door = Door { transport, target: target(&args), starter };
+    let starter = if args.no_start { None } else { DaemonStarter::local(cx) };
+    let door = DaemonConnector { transport, target: target(&args), starter };
     let link = door.open().await?;
     Relay::new(&door, link, args.on_close == Some(OnClientLeft::Close)).run().await
 }
 
 /// Returns the request target, which tells the daemon the settings of the connection.
-fn target(args: &Args) -> String {
+fn target(args: &AcpArgs) -> String {
     let on_close = args.on_close.map(OnClientLeft::as_str);
     let named =
         [("on_close", on_close), ("agent", args.agent.as_deref()), ("attach", args.attach.as_deref())];
@@ -75,7 +75,7 @@ mod tests {
 
     #[test]
     fn what_was_typed_stays_in_its_place_in_the_address() {
-        let args = |agent: Option<&str>, on_close| Args {
+        let args = |agent: Option<&str>, on_close| AcpArgs {
             agent: agent.map(Into::into),
             attach: agent.map(Into::into),
             no_start: false,

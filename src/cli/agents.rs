@@ -8,11 +8,11 @@ mod registry;
 use serde::Deserialize;
 use serde_json::Value;
 
-use super::client::List;
-use super::failure::Failure;
-use super::table::{Cell, Fit, Table};
+use super::client::DaemonListing;
+use super::failure::CliFailure;
+use super::table::{TerminalCell, TerminalColumnFit, TerminalTable};
 use super::transport::{Transport, is_listening};
-use super::{Context, json_text, out};
+use super::{CliContext, json_text, output};
 use intercom_daemon::config;
 use intercom_daemon::ops::agents_of;
 
@@ -24,14 +24,14 @@ use intercom_daemon::ops::agents_of;
 The agents that everybody knows need no configuration; docs/AGENTS.md says what each of them needs. `intercom doctor` \
 tells who has logged in to them."
 )]
-pub(super) struct Args {
+pub(super) struct AgentsArgs {
     #[command(subcommand)]
-    verb: Option<Verb>,
+    verb: Option<AgentProfileCommand>,
 }
 
 #[derive(Debug, clap::Subcommand)]
-enum Verb {
-    Add(add::Args),
+enum AgentProfileCommand {
+    Add(add::AddAgentArgs),
 }
 
 #[derive(Debug, Deserialize)]
@@ -43,34 +43,34 @@ struct Profile {
     availability: Option<String>,
 }
 
-pub(super) async fn run(args: Args, cx: &Context) -> anyhow::Result<()> {
+pub(super) async fn run(args: AgentsArgs, cx: &CliContext) -> anyhow::Result<()> {
     match args.verb {
-        Some(Verb::Add(args)) => add::run(&args, cx),
+        Some(AgentProfileCommand::Add(args)) => add::run(&args, cx),
         None => list(cx).await,
     }
 }
 
 /// The agents that a daemon with our configuration and our search path would offer.
-fn without_daemon(cx: &Context) -> anyhow::Result<List> {
+fn without_daemon(cx: &CliContext) -> anyhow::Result<DaemonListing> {
     let config = config::load(Some(&cx.paths.config), cx.paths.config_explicit)
-        .map_err(|error| Failure::usage(format!("{:#}", anyhow::Error::new(error))))?;
+        .map_err(|error| CliFailure::usage(format!("{:#}", anyhow::Error::new(error))))?;
     if !cx.json {
-        out::talk("no daemon is running; one that is started here can run these");
+        output::print_note("no daemon is running; one that is started here can run these");
     }
-    Ok(List { body: agents_of(&config).to_string() })
+    Ok(DaemonListing { body: agents_of(&config).to_string() })
 }
 
-async fn list(cx: &Context) -> anyhow::Result<()> {
+async fn list(cx: &CliContext) -> anyhow::Result<()> {
     let list = match cx.client.transport() {
         Transport::Unix(socket) if !is_listening(socket).await => without_daemon(cx)?,
         _ => cx.client.list(&["agents"], &[]).await?,
     };
     if cx.json {
-        return out::print_json(&list.body);
+        return output::print_json(&list.body);
     }
-    let mut table = Table::new(&["NAME", "PROTOCOL", "INSTALLED", "COMMAND", "DESCRIPTION"])
-        .fit(&["NAME", "PROTOCOL", "INSTALLED"], Fit::Whole)
-        .fit(&["COMMAND"], Fit::CutMiddle);
+    let mut table = TerminalTable::new(&["NAME", "PROTOCOL", "INSTALLED", "COMMAND", "DESCRIPTION"])
+        .fit(&["NAME", "PROTOCOL", "INSTALLED"], TerminalColumnFit::Whole)
+        .fit(&["COMMAND"], TerminalColumnFit::CutMiddle);
     for profile in list.items::<Profile>()? {
         let installed = match profile.availability.as_deref() {
             Some("built_in" | "installed") => "yes",
@@ -79,11 +79,11 @@ async fn list(cx: &Context) -> anyhow::Result<()> {
             _ => "-",
         };
         table.row([
-            Cell::new(&profile.name),
-            Cell::new(profile.protocol.as_deref().unwrap_or("-")),
-            Cell::new(installed),
-            Cell::new(&json_text::list(profile.command.as_ref()).unwrap_or_default()),
-            Cell::new(profile.description.as_deref().unwrap_or_default()),
+            TerminalCell::new(&profile.name),
+            TerminalCell::new(profile.protocol.as_deref().unwrap_or("-")),
+            TerminalCell::new(installed),
+            TerminalCell::new(&json_text::list(profile.command.as_ref()).unwrap_or_default()),
+            TerminalCell::new(profile.description.as_deref().unwrap_or_default()),
         ]);
     }
     cx.table(&table, "no profiles; the configuration file names them under [agents]")

@@ -4,9 +4,9 @@ use clap::builder::{PossibleValue, PossibleValuesParser, TypedValueParser};
 use serde::Deserialize;
 use serde_json::json;
 
-use super::failure::{Failure, Refusal};
+use super::failure::{CliFailure, DaemonRefusal};
 use super::url::url;
-use super::{Context, decide, send};
+use super::{CliContext, decide, send};
 use intercom_types::text::{clean, short};
 use intercom_types::{Answer, Question, QuestionAnswer};
 
@@ -16,9 +16,9 @@ use intercom_types::{Answer, Question, QuestionAnswer};
 Examples:
   intercom answer 3f9q continue
   intercom answer 3f9q refine \"only the parser, leave the tests\"")]
-pub(super) struct Args {
+pub(super) struct AnswerArgs {
     /// A question; see `intercom questions`
-    #[arg(value_name = "QST", value_parser = super::id())]
+    #[arg(value_name = "QST", value_parser = super::non_empty_id())]
     question: String,
     /// How the agent shall go on
     #[arg(value_parser = decisions())]
@@ -38,14 +38,14 @@ fn decisions() -> impl TypedValueParser<Value = Answer> {
     .try_map(|word| Answer::parse(&word).ok_or("no such answer"))
 }
 
-pub(super) async fn run(args: Args, cx: &Context) -> anyhow::Result<()> {
+pub(super) async fn run(args: AnswerArgs, cx: &CliContext) -> anyhow::Result<()> {
     if args.decision == Answer::Refine && args.instruction.is_none() {
         let hint = "intercom answer QST refine \"what to do instead\"";
-        return Err(Failure::usage("`refine` needs an instruction").hint(hint).into());
+        return Err(CliFailure::usage("`refine` needs an instruction").hint(hint).into());
     }
     if args.question.starts_with("clr_") {
         let hint = format!("intercom approve {0}, or intercom deny {0}", args.question);
-        return Err(Failure::usage(format!("{} is a clearance: it is decided", args.question))
+        return Err(CliFailure::usage(format!("{} is a clearance: it is decided", args.question))
             .hint(hint)
             .into());
     }
@@ -57,7 +57,7 @@ pub(super) async fn run(args: Args, cx: &Context) -> anyhow::Result<()> {
     let answer = answer.map_err(|error| explain(error, cx))?;
     let question: Question = answer.parse()?;
     let delivery = &question.delivery;
-    cx.answer(&answer, || {
+    cx.print_answer(&answer, || {
         let decision = question.decision.as_deref().unwrap_or(args.decision.as_str());
         Ok(format!(
             "{} {}: {} ({})",
@@ -67,16 +67,16 @@ pub(super) async fn run(args: Args, cx: &Context) -> anyhow::Result<()> {
             clean(&delivery.describe())
         ))
     })?;
-    decide::settle(delivery)
+    decide::check_delivery(delivery)
 }
 
 /// Adds to a late answer what can still be done. The error says who answered and when.
-fn explain(error: anyhow::Error, cx: &Context) -> anyhow::Error {
+fn explain(error: anyhow::Error, cx: &CliContext) -> anyhow::Error {
     #[derive(Deserialize)]
     struct AnsweredQuestion {
         question: Question,
     }
-    let refusal = match error.downcast::<Refusal>() {
+    let refusal = match error.downcast::<DaemonRefusal>() {
         Ok(refusal) if refusal.code == "already_decided" => refusal,
         Ok(refusal) => return refusal.into(),
         Err(error) => return error,
@@ -84,7 +84,7 @@ fn explain(error: anyhow::Error, cx: &Context) -> anyhow::Error {
     let Ok(AnsweredQuestion { question }) = serde_json::from_str(&refusal.body) else {
         return refusal.into();
     };
-    let (session, call) = (question.session_label(), &cx.call);
+    let (session, call) = (question.session_label(), &cx.command_prefix);
     let hint = format!("an answer cannot be changed; `{call} send {session} TEXT` can tell the agent more");
     refusal.hint(hint).into()
 }

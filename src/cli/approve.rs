@@ -5,9 +5,9 @@ use std::io::IsTerminal;
 use anyhow::bail;
 
 use super::decide::decide;
-use super::failure::Failure;
+use super::failure::CliFailure;
 use super::url::url;
-use super::{Context, out};
+use super::{CliContext, output};
 use intercom_policy::sentence;
 use intercom_types::text::clean;
 use intercom_types::{ClearanceExplanation, Decision, RememberChoice, RememberedRule, Verdict};
@@ -28,9 +28,9 @@ Examples:
   intercom approve 7k2m --reason \"looks right\"
   intercom approve 7k2m --option allow_once
   intercom approve 7k2m --always --for 2h")]
-pub(super) struct Args {
+pub(super) struct ApproveArgs {
     /// Clearances; see `intercom clearances`
-    #[arg(value_name = "CLR", required = true, value_parser = super::id())]
+    #[arg(value_name = "CLR", required = true, value_parser = super::non_empty_id())]
     clearances: Vec<String>,
     /// Why; the agent is told
     #[arg(long, short)]
@@ -49,11 +49,11 @@ pub(super) struct Args {
     yes: bool,
 }
 
-pub(super) async fn run(args: Args, cx: &Context) -> anyhow::Result<()> {
+pub(super) async fn run(args: ApproveArgs, cx: &CliContext) -> anyhow::Result<()> {
     let remember = if args.always {
         let [clearance] = args.clearances.as_slice() else {
             bail!(
-                Failure::usage("--always takes one clearance")
+                CliFailure::usage("--always takes one clearance")
                     .hint("the rule decides similar requests that are pending, too")
             );
         };
@@ -62,22 +62,22 @@ pub(super) async fn run(args: Args, cx: &Context) -> anyhow::Result<()> {
         let Some(rule) = proposal else {
             let why = no_proposal.unwrap_or_else(|| "no rule fits".to_owned());
             bail!(
-                Failure::failed(format!("it cannot be allowed always: {why}"))
+                CliFailure::failed(format!("it cannot be allowed always: {why}"))
                     .hint("approve it without --always")
             );
         };
         let shown = sentence(&serde_json::from_value(rule.clone())?);
         let lasts =
             args.r#for.as_ref().map_or("until it is revoked".to_owned(), |lasts| format!("for {lasts}"));
-        out::talk(&format!("{}, {lasts}", clean(&shown)));
+        output::print_note(&format!("{}, {lasts}", clean(&shown)));
         if !args.yes && !confirmed()? {
-            bail!(Failure::failed("nothing was decided").hint("use --yes to skip this question"));
+            bail!(CliFailure::failed("nothing was decided").hint("use --yes to skip this question"));
         }
         Some(RememberChoice::Rule(RememberedRule { rule, r#for: args.r#for }))
     } else {
         None
     };
-    let Args { clearances, reason, option, .. } = args;
+    let ApproveArgs { clearances, reason, option, .. } = args;
     decide(cx, &clearances, &Decision { verdict: Verdict::Approve, reason, option, remember }).await
 }
 
@@ -86,7 +86,7 @@ fn confirmed() -> anyhow::Result<bool> {
     if !std::io::stdin().is_terminal() {
         return Ok(false);
     }
-    out::talk("allow this always? [y/N]");
+    output::print_note("allow this always? [y/N]");
     let mut answer = String::new();
     std::io::stdin().read_line(&mut answer)?;
     Ok(matches!(answer.trim(), "y" | "Y" | "yes"))

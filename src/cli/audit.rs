@@ -8,15 +8,15 @@ use serde_json::Value;
 use serde_json::value::RawValue;
 
 use super::client::parse;
-use super::failure::Failure;
+use super::failure::CliFailure;
 use super::gutter::wrapped;
-use super::names::SessionNames;
-use super::terminal::{Style, stdout_size};
+use super::session_names::SessionNames;
+use super::terminal::{TerminalStyle, stdout_size};
 use super::time::{date_time_zone, parse_shown};
 use super::url::url;
-use super::{Context, id, out};
+use super::{CliContext, non_empty_id, output};
 use intercom_types::text::{clean, columns, plural, short};
-use intercom_types::{AGENT_OF, Time, VIA_POLICY, parse_duration};
+use intercom_types::{AGENT_PREFIX, Time, VIA_POLICY, parse_duration};
 
 const PAGE: &str = "1000";
 const GRANT: &str = "grt_";
@@ -31,12 +31,12 @@ taken out or reordered, also at the end; a break that the daemon has recorded is
 kept elsewhere ([audit] anchor_file does that), shows later that nothing before it was rewritten.
 
 With --json, each line is one row.")]
-pub(super) struct Args {
+pub(super) struct AuditArgs {
     /// Only rows since then: an age such as 30d or 2h, or a time such as 2026-03-04, 2026-03-04 15:02 or 2026-03-04T12:00:00Z
     #[arg(long)]
     since: Option<String>,
     /// Only rows about this session
-    #[arg(long, value_name = "SESSION", value_parser = id())]
+    #[arg(long, value_name = "SESSION", value_parser = non_empty_id())]
     session: Option<String>,
     /// Check that the record is whole; exit 1 if it is not
     #[arg(long, conflicts_with_all = ["since", "session"])]
@@ -60,7 +60,7 @@ struct Row {
     data: Value,
 }
 
-pub(super) async fn run(args: Args, cx: &Context) -> anyhow::Result<()> {
+pub(super) async fn run(args: AuditArgs, cx: &CliContext) -> anyhow::Result<()> {
     if args.verify {
         return verify(cx).await;
     }
@@ -84,9 +84,9 @@ pub(super) async fn run(args: Args, cx: &Context) -> anyhow::Result<()> {
             text.push('\n');
         }
         if cx.json {
-            out::print_json(&text)?;
+            output::print_json(&text)?;
         } else {
-            out::print(&text)?;
+            output::print(&text)?;
         }
         let Some(next) = page.next else { return Ok(()) };
         after = next.to_string();
@@ -103,20 +103,20 @@ pub(super) fn moment(text: &str) -> anyhow::Result<String> {
         Some(time) => Ok(time.to_string()),
         None => match parse_shown(text) {
             Some(at) => Ok(Time::from_millis(at.as_millisecond()).to_string()),
-            None => bail!(Failure::usage(format!(
+            None => bail!(CliFailure::usage(format!(
                 "`{text}` is neither an age such as 30d nor a time such as 2026-03-04 15:02"
             ))),
         },
     }
 }
 
-fn line(row: &Row, names: &SessionNames, cx: &Context) -> String {
+fn line(row: &Row, names: &SessionNames, cx: &CliContext) -> String {
     let head = format!("{:>6}  {}  ", row.n, date_time_zone(&row.at));
     let session = row.session.as_deref().map(|id| format!(" {}", names.label(id))).unwrap_or_default();
     let about = sentence::about(&row.action, &row.data).map(|about| format!(": {about}")).unwrap_or_default();
     let text = format!("{}{session} by {}{about}", clean(&row.action), row.actor(names));
     let width = stdout_size().map(|size| size.columns);
-    cx.paint.style(Style::Dim, &head) + &wrapped(&text, columns(&head), INDENT, width)
+    cx.paint.style(TerminalStyle::Dim, &head) + &wrapped(&text, columns(&head), INDENT, width)
 }
 
 /// Sessions that are gone by now are named by their rows.
@@ -133,8 +133,8 @@ impl Row {
         let via = self.data.get("via").and_then(Value::as_str);
         match self.actor.as_deref() {
             Some("agent") => {
-                let session = self.by.strip_prefix(AGENT_OF).unwrap_or(&self.by);
-                format!("{AGENT_OF}{}", names.label(session))
+                let session = self.by.strip_prefix(AGENT_PREFIX).unwrap_or(&self.by);
+                format!("{AGENT_PREFIX}{}", names.label(session))
             }
             Some("person") => {
                 let via = via.map(|via| format!(" ({})", clean(via))).unwrap_or_default();
@@ -148,27 +148,27 @@ impl Row {
     }
 }
 
-async fn verify(cx: &Context) -> anyhow::Result<()> {
+async fn verify(cx: &CliContext) -> anyhow::Result<()> {
     #[derive(Deserialize)]
-    struct Verified {
+    struct AuditVerdict {
         whole: bool,
         rows: u64,
         head: String,
-        problems: Vec<Problem>,
+        problems: Vec<AuditChainProblem>,
         #[serde(default)]
-        notes: Vec<Problem>,
+        notes: Vec<AuditChainProblem>,
         #[serde(default)]
         anchors: usize,
     }
     #[derive(Deserialize)]
-    struct Problem {
+    struct AuditChainProblem {
         n: u64,
         what: String,
     }
     let answer = cx.client.get(&url(&["audit", "verify"], &[])).await?;
-    let Verified { whole, rows, head, problems, notes, anchors } = answer.parse()?;
-    cx.answer(&answer, || {
-        let line = |problem: &Problem| format!("row {}: {}", problem.n, clean(&problem.what));
+    let AuditVerdict { whole, rows, head, problems, notes, anchors } = answer.parse()?;
+    cx.print_answer(&answer, || {
+        let line = |problem: &AuditChainProblem| format!("row {}: {}", problem.n, clean(&problem.what));
         let mut lines: Vec<String> = problems.iter().chain(&notes).map(line).collect();
         if whole {
             let rows = plural(usize::try_from(rows).unwrap_or(usize::MAX), "row");
@@ -182,5 +182,5 @@ async fn verify(cx: &Context) -> anyhow::Result<()> {
         return Ok(());
     }
     let found = plural(problems.len(), "problem");
-    bail!(Failure::failed(format!("the audit chain is broken: {found} in {rows} rows")))
+    bail!(CliFailure::failed(format!("the audit chain is broken: {found} in {rows} rows")))
 }

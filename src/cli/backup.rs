@@ -8,10 +8,10 @@ use anyhow::Context as _;
 use serde::Deserialize;
 use serde_json::json;
 
-use super::client::Answer;
-use super::failure::Failure;
+use super::client::DaemonAnswer;
+use super::failure::CliFailure;
 use super::url::url;
-use super::{Context, out};
+use super::{CliContext, output};
 use intercom_types::text::clean;
 
 /// The interval between two progress updates.
@@ -19,7 +19,7 @@ const SHOW_EVERY: Duration = Duration::from_millis(250);
 
 /// Copy the daemon's database to a file while it runs
 #[derive(Debug, clap::Args)]
-pub(super) struct Args {
+pub(super) struct BackupArgs {
     /// Where to; seen from here, not from the daemon
     #[arg(value_name = "FILE")]
     file: PathBuf,
@@ -28,18 +28,18 @@ pub(super) struct Args {
     force: bool,
 }
 
-pub(super) async fn run(args: Args, cx: &Context) -> anyhow::Result<()> {
+pub(super) async fn run(args: BackupArgs, cx: &CliContext) -> anyhow::Result<()> {
     let file = std::path::absolute(&args.file).context("could not make the path absolute")?;
     if file.is_dir() {
-        return Err(Failure::failed(format!("{} is a directory", file.display())).into());
+        return Err(CliFailure::failed(format!("{} is a directory", file.display())).into());
     }
     let exists = file.symlink_metadata().is_ok();
     if exists && !args.force {
-        return Err(Failure::failed(format!("{} exists", file.display())).hint("--force replaces it").into());
+        return Err(CliFailure::failed(format!("{} exists", file.display())).hint("--force replaces it").into());
     }
     let path = file.to_str().context("the path is not UTF-8")?;
     let answer = copy(cx, &json!({ "path": path, "replace": args.force })).await?;
-    cx.answer(&answer, || {
+    cx.print_answer(&answer, || {
         let Backup { bytes } = answer.parse()?;
         Ok(format!("{} ({bytes} bytes)", clean(&file.to_string_lossy())))
     })
@@ -51,7 +51,7 @@ struct Backup {
 }
 
 #[derive(Debug, Deserialize)]
-struct State {
+struct BackupRunState {
     running: Option<Progress>,
 }
 
@@ -62,7 +62,7 @@ struct Progress {
 }
 
 /// Waits for the copy and shows on a terminal how far it is. The daemon gives the copy up when this connection ends.
-async fn copy(cx: &Context, body: &serde_json::Value) -> anyhow::Result<Answer> {
+async fn copy(cx: &CliContext, body: &serde_json::Value) -> anyhow::Result<DaemonAnswer> {
     let url = url(&["backup"], &[]);
     let mut copying = std::pin::pin!(cx.client.post(&url, body));
     if cx.json || !std::io::stderr().is_terminal() {
@@ -70,13 +70,13 @@ async fn copy(cx: &Context, body: &serde_json::Value) -> anyhow::Result<Answer> 
     }
     loop {
         if let Ok(answer) = tokio::time::timeout(SHOW_EVERY, copying.as_mut()).await {
-            out::replace_line("");
+            output::replace_line("");
             return answer;
         }
         // Not knowing how far it is does not make the backup fail.
-        let state = cx.client.get(&url).await.ok().and_then(|answer| answer.parse::<State>().ok());
+        let state = cx.client.get(&url).await.ok().and_then(|answer| answer.parse::<BackupRunState>().ok());
         if let Some(progress) = state.and_then(|state| state.running) {
-            out::replace_line(&progress.line());
+            output::replace_line(&progress.line());
         }
     }
 }

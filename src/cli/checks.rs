@@ -2,9 +2,9 @@
 
 mod audit;
 mod capacity;
-mod known;
+mod known_agents;
 mod leftovers;
-mod own;
+mod configured_agents;
 mod port;
 mod shims;
 
@@ -17,19 +17,19 @@ use nix::sys::statvfs::statvfs;
 use nix::unistd::{Uid, User};
 use serde::{Deserialize, Serialize};
 
-use super::Context;
-use super::failure::Failure;
-use super::out;
-use super::transport::Remote;
+use super::CliContext;
+use super::failure::CliFailure;
+use super::output;
+use super::transport::RemoteDaemon;
 use super::url::url;
-use intercom_daemon::config::{self, Config, Paths};
+use intercom_daemon::config::{self, Config, DaemonPaths};
 use intercom_host as host;
 use intercom_host::socket;
 use intercom_types::text::clean;
 
 pub(super) use self::audit::audit;
 pub(super) use self::capacity::capacity;
-pub(super) use self::known::agents;
+pub(super) use self::known_agents::agents;
 pub(super) use self::leftovers::{orphans, strays};
 pub(super) use self::port::port;
 pub(super) use self::shims::shims;
@@ -39,7 +39,7 @@ pub(super) const SLACK: &str = "slack";
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "snake_case")]
-pub(super) enum Status {
+pub(super) enum CheckStatus {
     Ok,
     Warning,
     Wrong,
@@ -48,26 +48,26 @@ pub(super) enum Status {
 #[derive(Debug, Serialize)]
 pub(super) struct Check {
     pub(super) name: String,
-    pub(super) status: Status,
+    pub(super) status: CheckStatus,
     pub(super) detail: String,
     pub(super) hint: Option<String>,
 }
 
 impl Check {
     pub(super) fn ok(name: &str, detail: impl Into<String>) -> Self {
-        Self { name: name.to_owned(), status: Status::Ok, detail: detail.into(), hint: None }
+        Self { name: name.to_owned(), status: CheckStatus::Ok, detail: detail.into(), hint: None }
     }
 
     pub(super) fn warning(name: &str, detail: impl Into<String>, hint: impl Into<String>) -> Self {
-        Self { status: Status::Warning, hint: Some(hint.into()), ..Self::ok(name, detail) }
+        Self { status: CheckStatus::Warning, hint: Some(hint.into()), ..Self::ok(name, detail) }
     }
 
     pub(super) fn wrong(name: &str, detail: impl Into<String>, hint: impl Into<String>) -> Self {
-        Self { status: Status::Wrong, ..Self::warning(name, detail, hint) }
+        Self { status: CheckStatus::Wrong, ..Self::warning(name, detail, hint) }
     }
 }
 
-pub(super) fn configuration(paths: &Paths) -> (Option<Config>, Check) {
+pub(super) fn configuration(paths: &DaemonPaths) -> (Option<Config>, Check) {
     let file = paths.config.display();
     match config::load(Some(&paths.config), paths.config_explicit) {
         Ok(config) if paths.config.exists() => {
@@ -109,7 +109,7 @@ pub(super) fn state_dir(dir: &Path) -> Check {
     }
 }
 
-pub(super) async fn daemon(cx: &Context) -> Check {
+pub(super) async fn daemon(cx: &CliContext) -> Check {
     let socket = cx.paths.socket.display();
     let stream = match socket::connect(&cx.paths.socket).await {
         Ok(stream) => stream,
@@ -137,12 +137,12 @@ pub(super) async fn daemon(cx: &Context) -> Check {
 }
 
 /// The daemon that `INTERCOM_URL` names.
-pub(super) async fn remote_daemon(remote: &Remote, cx: &Context) -> Check {
+pub(super) async fn remote_daemon(remote: &RemoteDaemon, cx: &CliContext) -> Check {
     let place = format!("at {} (INTERCOM_URL)", remote.console());
     health(&place, "check INTERCOM_URL and INTERCOM_TOKEN", cx).await
 }
 
-async fn health(place: &str, hint: &str, cx: &Context) -> Check {
+async fn health(place: &str, hint: &str, cx: &CliContext) -> Check {
     #[derive(Deserialize)]
     struct Health {
         status: Option<String>,
@@ -151,10 +151,10 @@ async fn health(place: &str, hint: &str, cx: &Context) -> Check {
         quarantined_lines: u64,
         #[serde(default)]
         warnings: Vec<String>,
-        you: Option<You>,
+        you: Option<HealthCaller>,
     }
     #[derive(Deserialize)]
-    struct You {
+    struct HealthCaller {
         name: String,
         role: String,
     }
@@ -162,7 +162,7 @@ async fn health(place: &str, hint: &str, cx: &Context) -> Check {
     let health = match asked {
         Ok(Ok(answer)) => answer.parse::<Health>(),
         Ok(Err(error)) => Err(error),
-        Err(_) => Err(Failure::failed("it does not answer").into()),
+        Err(_) => Err(CliFailure::failed("it does not answer").into()),
     };
     let ours = env!("CARGO_PKG_VERSION");
     match health {
@@ -195,7 +195,7 @@ async fn health(place: &str, hint: &str, cx: &Context) -> Check {
 }
 
 /// The warnings of the daemon, for commands that people look at first.
-pub(super) async fn tell_warnings(cx: &Context) {
+pub(super) async fn tell_warnings(cx: &CliContext) {
     #[derive(Deserialize)]
     struct Health {
         #[serde(default)]
@@ -204,7 +204,7 @@ pub(super) async fn tell_warnings(cx: &Context) {
     let answer = cx.client.get(&url(&["health"], &[])).await.ok();
     let Some(Ok(health)) = answer.map(|answer| answer.parse::<Health>()) else { return };
     for warning in health.warnings {
-        out::advise(&format!("warning: {}", clean(&warning)));
+        output::advise(&format!("warning: {}", clean(&warning)));
     }
 }
 
@@ -278,7 +278,7 @@ pub(super) fn killing(config: Option<&Config>) -> Check {
         }
         Some(_) => {}
     }
-    match host::Cgroups::find() {
+    match host::CgroupBase::find() {
         Some(cgroups) => Check::ok(
             "killing",
             format!("by cgroup, below {}, and by sweeping the tree", cgroups.base().display()),
@@ -340,25 +340,25 @@ mod tests {
             |mode| std::fs::set_permissions(dir.path(), std::fs::Permissions::from_mode(mode)).unwrap();
         mode(0o755);
         let check = state_dir(dir.path());
-        assert_eq!(check.status, Status::Wrong);
+        assert_eq!(check.status, CheckStatus::Wrong);
         assert!(check.detail.ends_with("has mode 0755"), "{}", check.detail);
         mode(0o700);
-        assert_eq!(state_dir(dir.path()).status, Status::Ok);
-        assert_eq!(state_dir(&dir.path().join("none")).status, Status::Ok);
+        assert_eq!(state_dir(dir.path()).status, CheckStatus::Ok);
+        assert_eq!(state_dir(&dir.path().join("none")).status, CheckStatus::Ok);
     }
 
     #[test]
     fn the_schema_version_is_read_and_garbage_is_wrong() {
         let dir = tempfile::tempdir().unwrap();
         let file = dir.path().join("db");
-        assert_eq!(database(&file).status, Status::Ok);
+        assert_eq!(database(&file).status, CheckStatus::Ok);
         rusqlite::Connection::open(&file)
             .unwrap()
             .execute_batch("CREATE TABLE t (x); PRAGMA user_version = 7")
             .unwrap();
         assert!(database(&file).detail.ends_with("schema version 7"));
         std::fs::write(&file, "garbage ".repeat(1000)).unwrap();
-        assert_eq!(database(&file).status, Status::Wrong);
+        assert_eq!(database(&file).status, CheckStatus::Wrong);
     }
 
     #[test]

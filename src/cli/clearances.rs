@@ -4,13 +4,13 @@ use std::fmt::Write as _;
 
 use jiff::Timestamp;
 
-use super::gutter::{beside, hanging};
+use super::gutter::{indented_block, hanging};
 use super::style::{risk_style, status_style};
-use super::table::{Cell, Fit, Table};
-use super::terminal::{Paint, Style};
+use super::table::{TerminalCell, TerminalColumnFit, TerminalTable};
+use super::terminal::{Paint, TerminalStyle};
 use super::time::{age, show_time};
 use super::url::url;
-use super::{Context, diff, out};
+use super::{CliContext, diff, output};
 use intercom_types::action::diff_size;
 use intercom_types::text::{clean, plural, quoted, short};
 use intercom_types::{Choice, Clearance, ClearanceStatus, Time};
@@ -24,33 +24,33 @@ Examples:
   intercom clearances
   intercom clearances 7k2m
   intercom clearances --session shop --all")]
-pub(super) struct Args {
+pub(super) struct ClearancesArgs {
     /// A clearance to show in full
-    #[arg(value_name = "CLR", value_parser = super::id(), conflicts_with_all = ["all", "session"])]
+    #[arg(value_name = "CLR", value_parser = super::non_empty_id(), conflicts_with_all = ["all", "session"])]
     clearance: Option<String>,
     /// Also the decided and closed ones
     #[arg(long, short)]
     all: bool,
     /// Only those of this session
-    #[arg(long, short, value_name = "SES", value_parser = super::id())]
+    #[arg(long, short, value_name = "SES", value_parser = super::non_empty_id())]
     session: Option<String>,
     /// Show each in full, with its diff
     #[arg(long)]
     diff: bool,
 }
 
-pub(super) async fn run(args: Args, cx: &Context) -> anyhow::Result<()> {
+pub(super) async fn run(args: ClearancesArgs, cx: &CliContext) -> anyhow::Result<()> {
     let now = Timestamp::now();
     if let Some(id) = args.clearance {
         let answer = cx.client.get(&url(&["clearances", &id], &[])).await?;
-        return cx.answer(&answer, || Ok(detail(&answer.parse()?, cx.paint, now)));
+        return cx.print_answer(&answer, || Ok(detail(&answer.parse()?, cx.paint, now)));
     }
     let mut query = Vec::new();
     query.extend((!args.all).then_some(("status", "pending")));
     query.extend(args.session.as_deref().map(|session| ("session", session)));
     let list = cx.client.list(&["clearances"], &query).await?;
     if cx.json {
-        return out::print_json(&list.body);
+        return output::print_json(&list.body);
     }
     let mut clearances: Vec<Clearance> = list.items()?;
     Clearance::sort(&mut clearances);
@@ -58,45 +58,45 @@ pub(super) async fn run(args: Args, cx: &Context) -> anyhow::Result<()> {
     if args.diff && !clearances.is_empty() {
         let shown: Vec<String> =
             clearances.iter().map(|clearance| detail(clearance, cx.paint, now)).collect();
-        return out::print(&shown.join("\n"));
+        return output::print(&shown.join("\n"));
     }
     cx.table(&table(&clearances, args.all, now), nothing)?;
     if clearances.is_empty() && !args.all {
-        elsewhere(cx, "question", args.session.as_deref()).await;
+        report_other_requests(cx, "question", args.session.as_deref()).await;
     }
     Ok(())
 }
 
 /// Reports pending requests of the other kind to somebody who found none and may have meant those.
-pub(super) async fn elsewhere(cx: &Context, what: &str, session: Option<&str>) {
+pub(super) async fn report_other_requests(cx: &CliContext, what: &str, session: Option<&str>) {
     let mut query = vec![("status", "pending")];
     query.extend(session.map(|session| ("session", session)));
     let list = cx.client.list(&[&format!("{what}s")], &query).await;
     let count = list.and_then(|list| list.items::<serde_json::Value>()).map_or(0, |items| items.len());
     if count > 0 {
         let verb = if count == 1 { "waits" } else { "wait" };
-        out::talk(&format!("{} {verb}: intercom {what}s", plural(count, what)));
+        output::print_note(&format!("{} {verb}: intercom {what}s", plural(count, what)));
     }
 }
 
 /// A line each. The status is the same for all that wait, so it is shown only beside settled ones.
-fn table(clearances: &[Clearance], all: bool, now: Timestamp) -> Table {
+fn table(clearances: &[Clearance], all: bool, now: Timestamp) -> TerminalTable {
     let titles: &[_] = if all {
         &["ID", "SESSION", "RISK", "STATUS", "AGE", "WHAT"]
     } else {
         &["ID", "SESSION", "RISK", "AGE", "WHAT"]
     };
-    let mut table = Table::new(titles)
-        .fit(&["ID", "SESSION", "RISK", "STATUS", "AGE"], Fit::Whole)
-        .fit(&["WHAT"], Fit::Below);
+    let mut table = TerminalTable::new(titles)
+        .fit(&["ID", "SESSION", "RISK", "STATUS", "AGE"], TerminalColumnFit::Whole)
+        .fit(&["WHAT"], TerminalColumnFit::Below);
     for clearance in clearances {
-        let id = Cell::new(&short(&clearance.id));
-        let session = Cell::new(&clearance.session_label());
-        let risk = Cell::styled(risk_style(&clearance.risk), &clearance.risk);
-        let age = Cell::new(&age(Some(clearance.requested_at), now));
-        let what = Cell::new(&intercom_types::action::line_of(clearance));
+        let id = TerminalCell::new(&short(&clearance.id));
+        let session = TerminalCell::new(&clearance.session_label());
+        let risk = TerminalCell::styled(risk_style(&clearance.risk), &clearance.risk);
+        let age = TerminalCell::new(&age(Some(clearance.requested_at), now));
+        let what = TerminalCell::new(&intercom_types::action::line_of(clearance));
         if all {
-            let status = Cell::styled(status_style(&clearance.status), &clearance.status);
+            let status = TerminalCell::styled(status_style(&clearance.status), &clearance.status);
             table.row([id, session, risk, status, age, what]);
         } else {
             table.row([id, session, risk, age, what]);
@@ -138,39 +138,39 @@ fn detail(clearance: &Clearance, paint: Paint, now: Timestamp) -> String {
         None => clearance.session.to_string(),
     };
     let fields = [
-        ("id", Style::Plain, Some(clearance.id.to_string())),
-        ("session", Style::Plain, Some(session)),
+        ("id", TerminalStyle::Plain, Some(clearance.id.to_string())),
+        ("session", TerminalStyle::Plain, Some(session)),
         ("risk", risk_style(&clearance.risk), Some(risk)),
-        ("command", Style::Bold, clearance.command.clone()),
-        ("file", Style::Bold, clearance.file_path.clone()),
-        ("also", Style::Bold, (!clearance.more_paths.is_empty()).then(|| clearance.more_paths.join(", "))),
-        ("title", Style::Plain, Some(quoted(&clearance.title))),
-        ("policy", Style::Plain, clearance.ruling.as_ref().map(|ruling| ruling.why.clone())),
-        ("approvals", Style::Plain, approvals),
-        ("expires", Style::Yellow, clearance.expires_at.filter(|_| open).map(show_time)),
-        ("hidden", Style::Yellow, (!clearance.hidden.is_empty()).then(|| clearance.hidden.join(", "))),
-        ("asked", Style::Plain, Some(when(clearance.requested_at))),
+        ("command", TerminalStyle::Bold, clearance.command.clone()),
+        ("file", TerminalStyle::Bold, clearance.file_path.clone()),
+        ("also", TerminalStyle::Bold, (!clearance.more_paths.is_empty()).then(|| clearance.more_paths.join(", "))),
+        ("title", TerminalStyle::Plain, Some(quoted(&clearance.title))),
+        ("policy", TerminalStyle::Plain, clearance.ruling.as_ref().map(|ruling| ruling.why.clone())),
+        ("approvals", TerminalStyle::Plain, approvals),
+        ("expires", TerminalStyle::Yellow, clearance.expires_at.filter(|_| open).map(show_time)),
+        ("hidden", TerminalStyle::Yellow, (!clearance.hidden.is_empty()).then(|| clearance.hidden.join(", "))),
+        ("asked", TerminalStyle::Plain, Some(when(clearance.requested_at))),
         ("status", status_style(&clearance.status), Some(clearance.status.to_string())),
-        ("decided", Style::Plain, decided),
-        ("reason", Style::Plain, clearance.reason.clone()),
-        ("delivery", Style::Plain, (!open).then(|| clearance.delivery.describe())),
-        ("outcome", Style::Plain, clearance.outcome.clone()),
-        ("options", Style::Plain, Some(choices(&clearance.options))),
+        ("decided", TerminalStyle::Plain, decided),
+        ("reason", TerminalStyle::Plain, clearance.reason.clone()),
+        ("delivery", TerminalStyle::Plain, (!open).then(|| clearance.delivery.describe())),
+        ("outcome", TerminalStyle::Plain, clearance.outcome.clone()),
+        ("options", TerminalStyle::Plain, Some(choices(&clearance.options))),
     ];
     let mut text = String::new();
     for (key, style, value) in fields {
         let Some(value) = value.filter(|value| !value.is_empty()) else { continue };
-        let key = paint.style(Style::Dim, &format!("{key:<10}"));
+        let key = paint.style(TerminalStyle::Dim, &format!("{key:<10}"));
         writeln!(text, "{}", hanging(&key, &clean(&value), 10, style, paint))
             .expect("a string takes every write");
     }
     if let Some(description) = clearance.description.as_deref().filter(|text| !text.trim().is_empty()) {
         text.push('\n');
-        text.push_str(&beside(description, paint));
+        text.push_str(&indented_block(description, paint));
     }
     if let Some(diff) = clearance.diff.as_deref().filter(|diff| !diff.is_empty()) {
         let size = format!("diff {}", diff_size(diff));
-        write!(text, "\n{}\n{}", paint.style(Style::Dim, &size), diff::show(diff, paint))
+        write!(text, "\n{}\n{}", paint.style(TerminalStyle::Dim, &size), diff::show(diff, paint))
             .expect("a string takes every write");
     }
     text

@@ -17,7 +17,7 @@ use serde_json::Value;
 use serde_json::value::RawValue;
 use tokio::task::JoinSet;
 
-use super::failure::{Failure, Refusal};
+use super::failure::{CliFailure, DaemonRefusal};
 use super::lost_daemon;
 use super::transport::Transport;
 use super::url::url;
@@ -27,20 +27,20 @@ const READ_LIMIT: Duration = Duration::from_secs(30);
 const PAGE: &str = "1000";
 
 #[derive(Debug, Clone)]
-pub(super) struct Client {
+pub(super) struct DaemonClient {
     transport: Transport,
     /// `intercom` with the flags that lead to this daemon, for advice.
-    call: String,
+    command_prefix: String,
 }
 
 /// The daemon's answer, unchanged.
 #[derive(Debug)]
-pub(super) struct Answer {
+pub(super) struct DaemonAnswer {
     pub(super) status: u16,
     pub(super) body: String,
 }
 
-impl Answer {
+impl DaemonAnswer {
     pub(super) fn parse<T: DeserializeOwned>(&self) -> anyhow::Result<T> {
         parse(&self.body)
     }
@@ -52,7 +52,7 @@ pub(super) fn parse<T: DeserializeOwned>(body: &str) -> anyhow::Result<T> {
 
 /// A whole list, over as many pages as there are.
 #[derive(Debug)]
-pub(super) struct List {
+pub(super) struct DaemonListing {
     pub(super) body: String,
 }
 
@@ -62,7 +62,7 @@ struct Page {
     next: Option<Value>,
 }
 
-impl List {
+impl DaemonListing {
     pub(super) fn items<T: DeserializeOwned>(&self) -> anyhow::Result<Vec<T>> {
         parse::<Page>(&self.body)?.items.iter().map(|item| parse(item.get())).collect()
     }
@@ -70,45 +70,49 @@ impl List {
 
 /// The head of an answer whose body is still to come. The connection lives as long as this does.
 #[derive(Debug)]
-pub(super) struct Reply {
+pub(super) struct StreamedAnswer {
     pub(super) body: Incoming,
     status: u16,
     _connection: JoinSet<()>,
 }
 
-impl Client {
+impl DaemonClient {
     pub(super) fn new(transport: Transport, call: &str) -> Self {
-        Self { transport, call: call.to_owned() }
+        Self { transport, command_prefix: call.to_owned() }
     }
 
-    pub(super) fn call_prefix(&self) -> &str {
-        &self.call
+    pub(super) fn command_prefix(&self) -> &str {
+        &self.command_prefix
     }
 
     pub(super) fn transport(&self) -> &Transport {
         &self.transport
     }
 
-    pub(super) async fn get(&self, url: &str) -> anyhow::Result<Answer> {
+    pub(super) async fn get(&self, url: &str) -> anyhow::Result<DaemonAnswer> {
         tokio::time::timeout(READ_LIMIT, self.call(Method::GET, url, None)).await.map_err(|_| {
-            Failure::failed(format!("the daemon did not answer within {}s", READ_LIMIT.as_secs()))
-                .hint(format!("see what is wrong with it: `{} doctor`", self.call))
+            CliFailure::failed(format!("the daemon did not answer within {}s", READ_LIMIT.as_secs()))
+                .hint(format!("see what is wrong with it: `{} doctor`", self.command_prefix))
         })?
     }
 
-    pub(super) async fn post(&self, url: &str, body: &Value) -> anyhow::Result<Answer> {
+    pub(super) async fn post(&self, url: &str, body: &Value) -> anyhow::Result<DaemonAnswer> {
         self.call(Method::POST, url, Some(body)).await
     }
 
-    pub(super) async fn delete(&self, url: &str) -> anyhow::Result<Answer> {
+    pub(super) async fn delete(&self, url: &str) -> anyhow::Result<DaemonAnswer> {
         self.call(Method::DELETE, url, None).await
     }
 
     /// All pages of a list. One page stays as it came; several are joined, their items unchanged.
-    pub(super) async fn list(&self, segments: &[&str], query: &[(&str, &str)]) -> anyhow::Result<List> {
+    pub(super) async fn list(
+        &self,
+        segments: &[&str],
+        query: &[(&str, &str)],
+    ) -> anyhow::Result<DaemonListing> {
         let first = self.get(&url(segments, &[query, &[("limit", PAGE)]].concat())).await?;
         let Page { mut items, next } = first.parse()?;
-        let Some(mut next) = cursor(next) else { return Ok(List { body: first.body }) };
+        let Some(mut next) = cursor(next) else { return Ok(DaemonListing { body: first.body }) };
         loop {
             let query = [query, &[("limit", PAGE), ("cursor", &next)]].concat();
             let page: Page = self.get(&url(segments, &query)).await?.parse()?;
@@ -118,11 +122,11 @@ impl Client {
                 None => break,
             }
         }
-        Ok(List { body: serde_json::to_string(&Page { items, next: None })? })
+        Ok(DaemonListing { body: serde_json::to_string(&Page { items, next: None })? })
     }
 
     /// Sends, and reads the whole answer; a refusal is an error.
-    async fn call(&self, method: Method, url: &str, body: Option<&Value>) -> anyhow::Result<Answer> {
+    async fn call(&self, method: Method, url: &str, body: Option<&Value>) -> anyhow::Result<DaemonAnswer> {
         let changes = method != Method::GET;
         let mut request = Request::builder().method(method).uri(url).header(ACCEPT, "application/json");
         if body.is_some() {
@@ -134,7 +138,7 @@ impl Client {
         if (200..300).contains(&answer.status) {
             Ok(answer)
         } else {
-            Err(Refusal::new(answer.status, answer.body).into())
+            Err(DaemonRefusal::new(answer.status, answer.body).into())
         }
     }
 
@@ -143,11 +147,11 @@ impl Client {
         if !error.is::<BrokenConnection>() {
             return error;
         }
-        let back = lost_daemon::way_back(self);
-        let failure = Failure::failed(error.to_string());
-        let hint = match lost_daemon::place_to_check(url) {
+        let back = lost_daemon::restart_hint(self);
+        let failure = CliFailure::failed(error.to_string());
+        let hint = match lost_daemon::command_to_check(url) {
             _ if !changes => back,
-            Some(place) => format!("{back}, then see whether it was done: `{} {place}`", self.call),
+            Some(place) => format!("{back}, then see whether it was done: `{} {place}`", self.command_prefix),
             None => format!("{back}, and see whether it was done before you try again"),
         };
         failure.hint(hint).into()
@@ -158,7 +162,7 @@ impl Client {
         &self,
         request: hyper::http::request::Builder,
         body: Bytes,
-    ) -> anyhow::Result<Reply> {
+    ) -> anyhow::Result<StreamedAnswer> {
         let stream = self.transport.connect().await?;
         let (mut sender, connection) =
             http1::handshake(TokioIo::new(stream)).await.map_err(|_| BrokenConnection)?;
@@ -172,18 +176,18 @@ impl Client {
         let response: Response<Incoming> =
             sender.send_request(request).await.map_err(|_| BrokenConnection)?;
         let status = response.status().as_u16();
-        Ok(Reply { status, body: response.into_body(), _connection: tasks })
+        Ok(StreamedAnswer { status, body: response.into_body(), _connection: tasks })
     }
 }
 
-impl Reply {
+impl StreamedAnswer {
     pub(super) fn is_success(&self) -> bool {
         (200..300).contains(&self.status)
     }
 
-    pub(super) async fn read(self) -> anyhow::Result<Answer> {
+    pub(super) async fn read(self) -> anyhow::Result<DaemonAnswer> {
         let body = self.body.collect().await.map_err(|_| BrokenConnection)?.to_bytes();
-        Ok(Answer { status: self.status, body: String::from_utf8_lossy(&body).into_owned() })
+        Ok(DaemonAnswer { status: self.status, body: String::from_utf8_lossy(&body).into_owned() })
     }
 }
 
@@ -219,10 +223,10 @@ mod tests {
     /// Answers one connection after the other with the given bytes, and tells what it was asked.
     fn fake(
         answers: &'static [&'static str],
-    ) -> (tempfile::TempDir, Client, mpsc::Receiver<String>, JoinSet<()>) {
+    ) -> (tempfile::TempDir, DaemonClient, mpsc::Receiver<String>, JoinSet<()>) {
         let dir = tempfile::tempdir().unwrap();
         let listener = UnixListener::bind(dir.path().join("sock")).unwrap();
-        let client = Client::new(Transport::Unix(dir.path().join("sock")), "intercom");
+        let client = DaemonClient::new(Transport::Unix(dir.path().join("sock")), "intercom");
         let (sender, asked) = mpsc::channel();
         let mut tasks = JoinSet::new();
         tasks.spawn(async move {
@@ -268,7 +272,7 @@ mod tests {
             "HTTP/1.1 409 Conflict\r\nconnection: close\r\n\r\n{\"error\":{\"code\":\"ended\",\"message\":\"it has ended\",\"hint\":null}}",
         ]);
         let error = client.get("/api/v1/x").await.unwrap_err();
-        let refusal = error.downcast_ref::<Refusal>().unwrap();
+        let refusal = error.downcast_ref::<DaemonRefusal>().unwrap();
         assert_eq!((refusal.status, refusal.code.as_str()), (409, "ended"));
         assert_eq!(error.to_string(), "it has ended");
     }
@@ -276,7 +280,7 @@ mod tests {
     #[tokio::test]
     async fn a_missing_daemon_and_a_dying_one_are_told_apart() {
         let dir = tempfile::tempdir().unwrap();
-        let client = Client::new(Transport::Unix(dir.path().join("none")), "intercom");
+        let client = DaemonClient::new(Transport::Unix(dir.path().join("none")), "intercom");
         let error = client.get("/api/v1/health").await.unwrap_err();
         assert_eq!(error.to_string(), "no daemon is running; start one with `intercom daemon restart`");
         let (_dir, client, _asked, _tasks) = fake(&[""]);

@@ -8,8 +8,8 @@ mod process;
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
-use super::failure::Failure;
-use super::{Context, out};
+use super::failure::CliFailure;
+use super::{CliContext, output};
 
 const UNIT: &str = "intercom.service";
 
@@ -22,13 +22,13 @@ const WITHOUT_SYSTEMD: &str = if cfg!(target_os = "macos") {
 
 /// Show, restart or stop the running daemon, or make it a service of your own systemd
 #[derive(Debug, clap::Args)]
-pub(super) struct Args {
+pub(super) struct DaemonArgs {
     #[command(subcommand)]
-    verb: Verb,
+    verb: DaemonCommand,
 }
 
 #[derive(Debug, clap::Subcommand)]
-enum Verb {
+enum DaemonCommand {
     /// Write the unit, enable it and start it
     Install {
         /// Only print the unit; write and start nothing
@@ -48,19 +48,19 @@ enum Verb {
 
 /// The command that starts the installed service, and the one that shows its log.
 #[derive(Debug)]
-pub(super) struct Service {
+pub(super) struct InstalledService {
     pub(super) program: &'static str,
     pub(super) args: Vec<String>,
     /// The command that shows its log.
     pub(super) log: &'static str,
 }
 
-impl Service {
+impl InstalledService {
     /// The one that runs the daemon which this command line means.
-    pub(super) fn installed(cx: &Context) -> Option<Self> {
+    pub(super) fn installed(cx: &CliContext) -> Option<Self> {
         let env = |key: &str| std::env::var_os(key);
         let installed = std::fs::read_to_string(unit_file(&env).ok()?);
-        if installed.is_ok_and(|installed| is_meant(&installed, &unit(Path::new("intercom"), cx))) {
+        if installed.is_ok_and(|installed| runs_same_daemon(&installed, &unit(Path::new("intercom"), cx))) {
             let args = ["--user", "start", UNIT].map(Into::into).into();
             return Some(Self { program: "systemctl", args, log: "see `journalctl --user -u intercom`" });
         }
@@ -75,7 +75,7 @@ impl Service {
 }
 
 /// Checks whether a unit runs the daemon with the same files as `ours` does, wherever its binary is.
-fn is_meant(unit: &str, ours: &str) -> bool {
+fn runs_same_daemon(unit: &str, ours: &str) -> bool {
     let command =
         |unit: &str| unit.lines().find_map(|line| line.strip_prefix("ExecStart=").map(str::to_owned));
     let (Some(unit), Some(ours)) = (command(unit), command(ours)) else { return false };
@@ -83,29 +83,29 @@ fn is_meant(unit: &str, ours: &str) -> bool {
     unit.strip_suffix(flags).is_some_and(|program| !program.contains(" --"))
 }
 
-pub(super) async fn run(args: Args, cx: &Context) -> anyhow::Result<()> {
+pub(super) async fn run(args: DaemonArgs, cx: &CliContext) -> anyhow::Result<()> {
     let file = unit_file(&|key| std::env::var_os(key))?;
     match args.verb {
-        Verb::Install { print } => {
+        DaemonCommand::Install { print } => {
             let unit = unit(&std::env::current_exe()?, cx);
-            if print { out::print(&unit) } else { install(&file, &unit, cx) }
+            if print { output::print(&unit) } else { install(&file, &unit, cx) }
         }
-        Verb::Status => process::status(&file, cx).await,
-        Verb::Uninstall => uninstall(&file, cx),
-        Verb::Restart => process::restart(cx).await,
-        Verb::Stop => process::stop(cx).await,
+        DaemonCommand::Status => process::status(&file, cx).await,
+        DaemonCommand::Uninstall => uninstall(&file, cx),
+        DaemonCommand::Restart => process::restart(cx).await,
+        DaemonCommand::Stop => process::stop(cx).await,
     }
 }
 
 fn unit_file(env: &dyn Fn(&str) -> Option<std::ffi::OsString>) -> anyhow::Result<PathBuf> {
     let set = |key: &str| env(key).filter(|value| !value.is_empty()).map(PathBuf::from);
     let config = set("XDG_CONFIG_HOME").or_else(|| set("HOME").map(|home| home.join(".config")));
-    let config = config.ok_or_else(|| Failure::failed("neither XDG_CONFIG_HOME nor HOME is set"))?;
+    let config = config.ok_or_else(|| CliFailure::failed("neither XDG_CONFIG_HOME nor HOME is set"))?;
     Ok(config.join("systemd/user").join(UNIT))
 }
 
 /// `KillMode=process`: stopping the unit must not take the agents along.
-fn unit(exe: &Path, cx: &Context) -> String {
+fn unit(exe: &Path, cx: &CliContext) -> String {
     let mut command = vec![exe.display().to_string()];
     let paths = &cx.paths;
     if cx.explicit_paths {
@@ -142,10 +142,10 @@ fn quoted(word: &str) -> String {
     if word.contains([' ', '\t', '"', '\\', '\'', ';']) { format!("\"{escaped}\"") } else { escaped }
 }
 
-fn install(file: &Path, unit: &str, cx: &Context) -> anyhow::Result<()> {
+fn install(file: &Path, unit: &str, cx: &CliContext) -> anyhow::Result<()> {
     // Asked before anything is written: a unit that nobody reads helps nobody.
     if let Err(why) = systemctl(&["show-environment"]) {
-        return Err(Failure::failed(format!("the systemd user instance cannot be reached: {why}"))
+        return Err(CliFailure::failed(format!("the systemd user instance cannot be reached: {why}"))
             .hint(WITHOUT_SYSTEMD)
             .into());
     }
@@ -155,42 +155,42 @@ fn install(file: &Path, unit: &str, cx: &Context) -> anyhow::Result<()> {
     std::fs::write(file, unit)?;
     let started = systemctl(&["daemon-reload"]).and_then(|()| systemctl(&["enable", "--now", UNIT]));
     if cx.json {
-        out::print(&serde_json::json!({ "unit": file, "started": started.is_ok() }).to_string())?;
+        output::print(&serde_json::json!({ "unit": file, "started": started.is_ok() }).to_string())?;
     } else {
-        out::print(&file.display().to_string())?;
+        output::print(&file.display().to_string())?;
     }
     match started {
-        Ok(()) => out::talk("the daemon runs, and starts with your sessions from now on"),
+        Ok(()) => output::print_note("the daemon runs, and starts with your sessions from now on"),
         Err(error) => {
-            out::talk(&format!("the unit is written, but not started: {error}"));
-            out::talk(&format!(
+            output::print_note(&format!("the unit is written, but not started: {error}"));
+            output::print_note(&format!(
                 "start it with: systemctl --user daemon-reload && systemctl --user enable --now {UNIT}"
             ));
         }
     }
     let user = std::env::var("USER").unwrap_or_else(|_| "$USER".to_owned());
     if !Path::new("/var/lib/systemd/linger").join(&user).exists() {
-        out::talk(
+        output::print_note(
             "your systemd ends with your last login, and takes the agents along; to keep them running:",
         );
-        out::talk(&format!("  loginctl enable-linger {user}"));
+        output::print_note(&format!("  loginctl enable-linger {user}"));
     }
     Ok(())
 }
 
-fn uninstall(file: &Path, cx: &Context) -> anyhow::Result<()> {
+fn uninstall(file: &Path, cx: &CliContext) -> anyhow::Result<()> {
     if !file.exists() {
-        return Err(Failure::failed(format!("{} is not installed", file.display())).into());
+        return Err(CliFailure::failed(format!("{} is not installed", file.display())).into());
     }
     let stopped = systemctl(&["disable", "--now", UNIT]);
     std::fs::remove_file(file)?;
     systemctl(&["daemon-reload"]).ok(); // it is told again when it starts
     if cx.json {
-        out::print(&serde_json::json!({ "unit": file, "stopped": stopped.is_ok() }).to_string())?;
+        output::print(&serde_json::json!({ "unit": file, "stopped": stopped.is_ok() }).to_string())?;
     } else {
-        out::print(&file.display().to_string())?;
+        output::print(&file.display().to_string())?;
     }
-    out::talk(
+    output::print_note(
         "removed; agents that run go on running: `intercom daemon restart` starts a daemon that takes them up",
     );
     Ok(())
@@ -223,13 +223,13 @@ mod tests {
     fn a_unit_with_other_files_is_not_the_one_that_is_meant() {
         let unit =
             |command: &str| format!("[Service]\nExecStart={command} serve --on-stop leave\nDelegate=yes\n");
-        let check = |installed: &str, ours: &str| is_meant(&unit(installed), &unit(ours));
+        let check = |installed: &str, ours: &str| runs_same_daemon(&unit(installed), &unit(ours));
         assert!(check("/usr/bin/intercom", "intercom"));
         assert!(check("/a/intercom --state-dir /s --socket /s/x", "intercom --state-dir /s --socket /s/x"));
         assert!(!check("/a/intercom --state-dir /s --socket /s/x", "intercom"));
         assert!(!check("/usr/bin/intercom", "intercom --state-dir /s --socket /s/x"));
         assert!(!check("/a/intercom --config /c", "intercom --state-dir /s --socket /s/x"));
-        assert!(!is_meant("", &unit("intercom")));
+        assert!(!runs_same_daemon("", &unit("intercom")));
     }
 
     #[test]

@@ -4,25 +4,25 @@ use serde::Deserialize;
 use serde_json::json;
 
 use super::clearances::choices;
-use super::client::Answer;
-use super::failure::{self, Failure, Refusal};
+use super::client::DaemonAnswer;
+use super::failure::{self, CliFailure, DaemonRefusal};
 use super::gutter::wrapped;
 use super::terminal::stdout_size;
 use super::url::url;
-use super::{Context, out};
+use super::{CliContext, output};
 use intercom_types::text::{clean, columns, short};
 use intercom_types::{Clearance, Decision, Delivery, Quorum};
 
 /// Decides each clearance. One is answered as the daemon answers it; of several, each is reported, and one failure fails
 /// the command.
-pub(super) async fn decide(cx: &Context, ids: &[String], decision: &Decision) -> anyhow::Result<()> {
+pub(super) async fn decide(cx: &CliContext, ids: &[String], decision: &Decision) -> anyhow::Result<()> {
     if let Some(id) = ids.iter().find(|id| id.starts_with("qst_")) {
         let hint = format!("intercom answer {id} continue|refine|stop");
-        return Err(Failure::usage(format!("{id} is a question: it is answered")).hint(hint).into());
+        return Err(CliFailure::usage(format!("{id} is a question: it is answered")).hint(hint).into());
     }
     if let [id] = ids {
         let answer = post(cx, id, decision).await?;
-        cx.answer(&answer, || outcome(&answer, cx))?;
+        cx.print_answer(&answer, || outcome(&answer, cx))?;
         return delivered(&answer);
     }
     let (mut bodies, mut failures) = (Vec::new(), 0);
@@ -30,7 +30,7 @@ pub(super) async fn decide(cx: &Context, ids: &[String], decision: &Decision) ->
         let done = match post(cx, id, decision).await {
             Ok(answer) => {
                 if !cx.json {
-                    out::print(&outcome(&answer, cx)?)?;
+                    output::print(&outcome(&answer, cx)?)?;
                 }
                 let done = delivered(&answer);
                 bodies.push(answer.body);
@@ -47,15 +47,15 @@ pub(super) async fn decide(cx: &Context, ids: &[String], decision: &Decision) ->
         }
     }
     if cx.json {
-        out::print_json(&format!(r#"{{"items":[{}],"next":null}}"#, bodies.join(",")))?;
+        output::print_json(&format!(r#"{{"items":[{}],"next":null}}"#, bodies.join(",")))?;
     }
     match failures {
         0 => Ok(()),
-        failures => Err(Failure::failed(format!("{failures} of {} failed", ids.len())).into()),
+        failures => Err(CliFailure::failed(format!("{failures} of {} failed", ids.len())).into()),
     }
 }
 
-async fn post(cx: &Context, id: &str, decision: &Decision) -> anyhow::Result<Answer> {
+async fn post(cx: &CliContext, id: &str, decision: &Decision) -> anyhow::Result<DaemonAnswer> {
     match cx.client.post(&url(&["clearances", id, "decision"], &[]), &json!(decision)).await {
         Ok(answer) => Ok(answer),
         Err(error) => Err(explain(cx, id, error).await),
@@ -63,15 +63,15 @@ async fn post(cx: &Context, id: &str, decision: &Decision) -> anyhow::Result<Ans
 }
 
 /// An approval that is not enough by itself is answered with 202.
-fn outcome(answer: &Answer, cx: &Context) -> anyhow::Result<String> {
+fn outcome(answer: &DaemonAnswer, cx: &CliContext) -> anyhow::Result<String> {
     if answer.status == 202 { quorum(answer) } else { Ok(decided(&answer.parse()?, cx)) }
 }
 
-fn delivered(answer: &Answer) -> anyhow::Result<()> {
-    if answer.status == 202 { Ok(()) } else { settle(&answer.parse::<Clearance>()?.delivery) }
+fn delivered(answer: &DaemonAnswer) -> anyhow::Result<()> {
+    if answer.status == 202 { Ok(()) } else { check_delivery(&answer.parse::<Clearance>()?.delivery) }
 }
 
-fn decided(clearance: &Clearance, cx: &Context) -> String {
+fn decided(clearance: &Clearance, cx: &CliContext) -> String {
     let style = super::style::status_style(&clearance.status);
     let (status, id) = (clean(&clearance.status), format!(" {}: ", short(&clearance.id)));
     let line = format!("{} ({})", intercom_types::action::line_of(clearance), clearance.delivery.describe());
@@ -81,14 +81,14 @@ fn decided(clearance: &Clearance, cx: &Context) -> String {
 }
 
 /// A decision that did not arrive is recorded, but it is not done.
-pub(super) fn settle(delivery: &Delivery) -> anyhow::Result<()> {
+pub(super) fn check_delivery(delivery: &Delivery) -> anyhow::Result<()> {
     match delivery {
         Delivery::Failed(cause) => {
             let hint = "it is recorded, but the agent will not hear of it";
-            Err(Failure::failed(format!("not delivered: {cause}")).hint(hint).into())
+            Err(CliFailure::failed(format!("not delivered: {cause}")).hint(hint).into())
         }
         Delivery::Pending => {
-            out::talk("recorded; the agent has not taken it yet");
+            output::print_note("recorded; the agent has not taken it yet");
             Ok(())
         }
         Delivery::None | Delivery::Delivered | Delivery::Other(_) => Ok(()),
@@ -96,21 +96,21 @@ pub(super) fn settle(delivery: &Delivery) -> anyhow::Result<()> {
 }
 
 /// Nothing where all is well, else what is not.
-pub(super) fn unless_delivered(delivery: &Delivery) -> String {
+pub(super) fn delivery_note(delivery: &Delivery) -> String {
     match delivery {
         Delivery::Delivered => String::new(),
         other => format!(" ({})", clean(&other.describe())),
     }
 }
 
-fn quorum(answer: &Answer) -> anyhow::Result<String> {
+fn quorum(answer: &DaemonAnswer) -> anyhow::Result<String> {
     let Quorum { approvals, needed, .. } = answer.parse()?;
     Ok(format!("recorded: {} of {needed} approvals", approvals.len()))
 }
 
 /// Adds the hint for the next try: the options, or the ways to act after somebody else's decision.
-async fn explain(cx: &Context, id: &str, error: anyhow::Error) -> anyhow::Error {
-    let refusal = match error.downcast::<Refusal>() {
+async fn explain(cx: &CliContext, id: &str, error: anyhow::Error) -> anyhow::Error {
+    let refusal = match error.downcast::<DaemonRefusal>() {
         Ok(refusal) => refusal,
         Err(error) => return error,
     };
@@ -125,7 +125,7 @@ async fn explain(cx: &Context, id: &str, error: anyhow::Error) -> anyhow::Error 
                 _ => refusal.into(),
             }
         }
-        "already_decided" => match what_is_left(&refusal.body, cx) {
+        "already_decided" => match hint_after_decision(&refusal.body, cx) {
             Some(hint) => refusal.hint(hint).into(),
             None => refusal.into(),
         },
@@ -134,13 +134,13 @@ async fn explain(cx: &Context, id: &str, error: anyhow::Error) -> anyhow::Error 
 }
 
 /// The ways to act after a decision that cannot be changed. The error says who decided what and when.
-fn what_is_left(body: &str, cx: &Context) -> Option<String> {
+fn hint_after_decision(body: &str, cx: &CliContext) -> Option<String> {
     #[derive(Deserialize)]
     struct DecidedClearance {
         clearance: Clearance,
     }
     let DecidedClearance { clearance } = serde_json::from_str(body).ok()?;
-    let (session, call) = (clearance.session_label(), &cx.call);
+    let (session, call) = (clearance.session_label(), &cx.command_prefix);
     Some(match clearance.status.as_str() {
         "approved" => format!(
             "a decision cannot be changed; `{call} interrupt {session}` stops the agent's turn, `{call} stop {session}` the agent"
@@ -160,10 +160,10 @@ mod tests {
 
     #[test]
     fn a_decision_that_did_not_arrive_is_a_failure() {
-        let error = settle(&Delivery::Failed("write failed: stream closed".to_owned())).unwrap_err();
+        let error = check_delivery(&Delivery::Failed("write failed: stream closed".to_owned())).unwrap_err();
         assert_eq!(error.to_string(), "not delivered: write failed: stream closed");
-        assert!(settle(&Delivery::Delivered).is_ok());
-        assert!(settle(&Delivery::Pending).is_ok());
+        assert!(check_delivery(&Delivery::Delivered).is_ok());
+        assert!(check_delivery(&Delivery::Pending).is_ok());
     }
 
     #[test]
@@ -173,6 +173,6 @@ mod tests {
             "requested_at": "2026-03-04T11:57:00.000Z",
         });
         let body = json!({ "approvals": ["ana"], "needed": 2, "clearance": clearance }).to_string();
-        assert_eq!(quorum(&Answer { status: 202, body }).unwrap(), "recorded: 1 of 2 approvals");
+        assert_eq!(quorum(&DaemonAnswer { status: 202, body }).unwrap(), "recorded: 1 of 2 approvals");
     }
 }

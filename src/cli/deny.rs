@@ -1,6 +1,6 @@
 //! `intercom deny`: decides a clearance with no.
 
-use super::Context;
+use super::CliContext;
 use super::decide::decide;
 use intercom_types::{Decision, Verdict};
 
@@ -13,15 +13,15 @@ With several clearances each is reported, the exit code is 1 if one of them fail
 Examples:
   intercom deny 7k2m --reason \"not on this branch\"
   intercom deny 7k2m 9x3p 4ab1")]
-pub(super) struct Args {
+pub(super) struct DenyArgs {
     /// Clearances; see `intercom clearances`
-    #[arg(value_name = "CLR", required = true, value_parser = super::id())]
+    #[arg(value_name = "CLR", required = true, value_parser = super::non_empty_id())]
     clearances: Vec<String>,
     /// Why; the agent is told
     #[arg(long, short)]
     reason: Option<String>,
 }
 
-pub(super) async fn run(args: Args, cx: &Context) -> anyhow::Result<()> {
+pub(super) async fn run(args: DenyArgs, cx: &CliContext) -> anyhow::Result<()> {
     decide(cx, &args.clearances, &Decision { reason: args.reason, ..Verdict::Deny.into() }).await
 }

@@ -1,7 +1,7 @@
 //! Diffs for people.
 
 use super::gutter::block;
-use super::terminal::{Paint, Style, stdout_size};
+use super::terminal::{Paint, TerminalStyle, stdout_size};
 use intercom_types::text::clean_block;
 
 const GUTTER: &str = "│ ";
@@ -16,15 +16,15 @@ pub(super) fn show(diff: &str, paint: Paint) -> String {
     shown
 }
 
-fn style(line: &str) -> Style {
+fn style(line: &str) -> TerminalStyle {
     match line.as_bytes().first() {
-        Some(b'+') if line.starts_with("+++ ") => Style::Bold,
-        Some(b'-') if line.starts_with("--- ") => Style::Bold,
-        Some(b'+') => Style::Green,
-        Some(b'-') => Style::Red,
-        Some(b'@') => Style::Cyan,
-        Some(b' ') | None => Style::Plain,
-        Some(_) => Style::Dim,
+        Some(b'+') if line.starts_with("+++ ") => TerminalStyle::Bold,
+        Some(b'-') if line.starts_with("--- ") => TerminalStyle::Bold,
+        Some(b'+') => TerminalStyle::Green,
+        Some(b'-') => TerminalStyle::Red,
+        Some(b'@') => TerminalStyle::Cyan,
+        Some(b' ') | None => TerminalStyle::Plain,
+        Some(_) => TerminalStyle::Dim,
     }
 }
 

@@ -4,13 +4,13 @@ mod rebuild;
 
 use std::fmt::Write as _;
 
-use super::checks::{self, Check, Status};
+use super::checks::{self, Check, CheckStatus};
 use super::daemon_info::DaemonInfo;
-use super::failure::Failure;
+use super::failure::CliFailure;
 use super::gutter::{advice_lines, wrapped};
-use super::terminal::{Paint, Style, stdout_size};
+use super::terminal::{Paint, TerminalStyle, stdout_size};
 use super::transport::Transport;
-use super::{Context, out};
+use super::{CliContext, output};
 use intercom_types::text::{clean, columns, plural};
 
 /// The column of the details.
@@ -24,7 +24,7 @@ const HINT_INDENT: usize = 9;
     after_help = "Works with and without a daemon. With INTERCOM_URL it looks at the daemon there. Exit code 1 means that something is \
 wrong."
 )]
-pub(super) struct Args {
+pub(super) struct DoctorArgs {
     /// Make clearances, questions and prompts anew from the log, and say what differed; the daemon must be stopped
     #[arg(long)]
     rebuild_ledger: bool,
@@ -33,7 +33,7 @@ pub(super) struct Args {
     dry_run: bool,
 }
 
-pub(super) async fn run(args: Args, cx: &Context) -> anyhow::Result<()> {
+pub(super) async fn run(args: DoctorArgs, cx: &CliContext) -> anyhow::Result<()> {
     if args.rebuild_ledger {
         return rebuild::run(args.dry_run, cx);
     }
@@ -71,24 +71,24 @@ pub(super) async fn run(args: Args, cx: &Context) -> anyhow::Result<()> {
     report(&checks, cx)
 }
 
-pub(super) fn report(checks: &[Check], cx: &Context) -> anyhow::Result<()> {
-    let wrong = checks.iter().filter(|check| check.status == Status::Wrong).count();
+pub(super) fn report(checks: &[Check], cx: &CliContext) -> anyhow::Result<()> {
+    let wrong = checks.iter().filter(|check| check.status == CheckStatus::Wrong).count();
     if cx.json {
-        out::print(&serde_json::json!({"ok": wrong == 0, "checks": checks}).to_string())?;
+        output::print(&serde_json::json!({"ok": wrong == 0, "checks": checks}).to_string())?;
     } else {
-        out::print(&checks.iter().map(|check| show(check, cx.paint)).collect::<String>())?;
+        output::print(&checks.iter().map(|check| show(check, cx.paint)).collect::<String>())?;
     }
     if wrong > 0 {
-        return Err(Failure::failed(format!("{} failed", plural(wrong, "check"))).into());
+        return Err(CliFailure::failed(format!("{} failed", plural(wrong, "check"))).into());
     }
     Ok(())
 }
 
 fn show(check: &Check, paint: Paint) -> String {
     let (style, word) = match check.status {
-        Status::Ok => (Style::Green, "ok     "),
-        Status::Warning => (Style::Yellow, "warning"),
-        Status::Wrong => (Style::Red, "wrong  "),
+        CheckStatus::Ok => (TerminalStyle::Green, "ok     "),
+        CheckStatus::Warning => (TerminalStyle::Yellow, "warning"),
+        CheckStatus::Wrong => (TerminalStyle::Red, "wrong  "),
     };
     let name = format!("  {:<13} ", clean(&check.name));
     let used = columns(word) + columns(&name);

@@ -7,17 +7,17 @@ use serde::Deserialize;
 use serde_json::json;
 
 use super::gutter::advice_lines;
-use super::interrupted::{self, Interrupted};
-use super::out::{self, ReaderGone};
-use super::terminal::{Paint, Style, stderr_columns};
+use super::ctrl_c::{self, InterruptedByUser};
+use super::output::{self, StdoutClosed};
+use super::terminal::{Paint, TerminalStyle, stderr_columns};
 use super::time::local_times;
-use super::{Context, shell_variables};
+use super::{CliContext, shell_variables};
 use intercom_types::Session;
 use intercom_types::text::clean;
 
 /// Something that we found wrong ourselves.
 #[derive(Debug)]
-pub(super) struct Failure {
+pub(super) struct CliFailure {
     message: String,
     hint: Option<String>,
     exit: u8,
@@ -25,14 +25,14 @@ pub(super) struct Failure {
     answered: bool,
 }
 
-impl Failure {
+impl CliFailure {
     /// The thing could not be done: exit 1.
     pub(super) fn failed(message: impl Into<String>) -> Self {
         Self { message: message.into(), hint: None, exit: 1, answered: false }
     }
 
     /// An agent has failed: exit 1, with what to do.
-    pub(super) fn of_agent(session: &Session, reason: &str, cx: &Context) -> Self {
+    pub(super) fn of_agent(session: &Session, reason: &str, cx: &CliContext) -> Self {
         let failure = Self::failed(format!("{} failed: {reason}", session.label()));
         let hint = || session.failed.as_ref().and_then(|failed| failed.hint.clone());
         match shell_variables::log_in_hint(session, cx).or_else(hint) {
@@ -57,17 +57,17 @@ impl Failure {
     }
 }
 
-impl fmt::Display for Failure {
+impl fmt::Display for CliFailure {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str(&self.message)
     }
 }
 
-impl std::error::Error for Failure {}
+impl std::error::Error for CliFailure {}
 
 /// The daemon's refusal. The body is kept whole: some refusals carry more than the error.
 #[derive(Debug)]
-pub(super) struct Refusal {
+pub(super) struct DaemonRefusal {
     pub(super) status: u16,
     pub(super) code: String,
     pub(super) body: String,
@@ -75,20 +75,20 @@ pub(super) struct Refusal {
     hint: Option<String>,
 }
 
-impl Refusal {
+impl DaemonRefusal {
     /// Reads `{"error": {code, message, hint}}`, and makes the best of any other body.
     pub(super) fn new(status: u16, body: String) -> Self {
         #[derive(Deserialize)]
-        struct Wrapped {
-            error: Inner,
+        struct RefusalBody {
+            error: RefusalDetail,
         }
         #[derive(Deserialize)]
-        struct Inner {
+        struct RefusalDetail {
             code: String,
             message: String,
             hint: Option<String>,
         }
-        if let Ok(Wrapped { error: Inner { code, message, hint } }) = serde_json::from_str(&body) {
+        if let Ok(RefusalBody { error: RefusalDetail { code, message, hint } }) = serde_json::from_str(&body) {
             return Self { status, code, body, message, hint };
         }
         let mut message = format!("the daemon answered with status {status}");
@@ -110,17 +110,17 @@ impl Refusal {
     }
 }
 
-impl fmt::Display for Refusal {
+impl fmt::Display for DaemonRefusal {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str(&self.message)
     }
 }
 
-impl std::error::Error for Refusal {}
+impl std::error::Error for DaemonRefusal {}
 
 /// `{"error": {code, message, hint}}`: what the daemon said as it came, or the same for what we found ourselves.
 pub(super) fn as_json(error: &anyhow::Error) -> String {
-    let (code, hint) = match (error.downcast_ref::<Refusal>(), error.downcast_ref::<Failure>()) {
+    let (code, hint) = match (error.downcast_ref::<DaemonRefusal>(), error.downcast_ref::<CliFailure>()) {
         (Some(refusal), _) if !refusal.code.is_empty() => return refusal.body.clone(),
         (_, Some(failure)) => (if failure.exit == 2 { "usage" } else { "failed" }, failure.hint.as_deref()),
         _ => ("failed", None),
@@ -130,37 +130,37 @@ pub(super) fn as_json(error: &anyhow::Error) -> String {
 
 /// Checks whether stdout has an answer already.
 pub(super) fn is_answered(error: &anyhow::Error) -> bool {
-    error.is::<ReaderGone>()
-        || error.is::<Interrupted>()
-        || error.downcast_ref::<Failure>().is_some_and(|failure| failure.answered)
+    error.is::<StdoutClosed>()
+        || error.is::<InterruptedByUser>()
+        || error.downcast_ref::<CliFailure>().is_some_and(|failure| failure.answered)
 }
 
 /// Tells the person, and picks the exit code. A reader that went away is not a failure.
 pub(super) fn report(error: &anyhow::Error, paint: Paint) -> ExitCode {
-    if error.is::<ReaderGone>() {
+    if error.is::<StdoutClosed>() {
         return ExitCode::SUCCESS;
     }
-    if error.is::<Interrupted>() {
-        return ExitCode::from(interrupted::EXIT);
+    if error.is::<InterruptedByUser>() {
+        return ExitCode::from(ctrl_c::EXIT);
     }
-    let (hint, exit) = if let Some(failure) = error.downcast_ref::<Failure>() {
+    let (hint, exit) = if let Some(failure) = error.downcast_ref::<CliFailure>() {
         (failure.hint.as_deref(), failure.exit)
-    } else if let Some(refusal) = error.downcast_ref::<Refusal>() {
+    } else if let Some(refusal) = error.downcast_ref::<DaemonRefusal>() {
         (refusal.hint.as_deref(), 1)
     } else {
         (None, 1)
     };
-    say("error:", Style::Red, &format!("{error:#}"), paint);
+    say("error:", TerminalStyle::Red, &format!("{error:#}"), paint);
     if let Some(hint) = hint {
-        say("hint:", Style::Cyan, hint, paint);
+        say("hint:", TerminalStyle::Cyan, hint, paint);
     }
     ExitCode::from(exit)
 }
 
-fn say(label: &str, style: Style, text: &str, paint: Paint) {
+fn say(label: &str, style: TerminalStyle, text: &str, paint: Paint) {
     let lines = advice_lines(&format!("{label} {}", clean(&local_times(text))), stderr_columns());
     let text = lines.join("\n");
-    out::talk(&format!("{}{}", paint.style(style, label), &text[label.len()..]));
+    output::print_note(&format!("{}{}", paint.style(style, label), &text[label.len()..]));
 }
 
 #[cfg(test)]
@@ -170,31 +170,31 @@ mod tests {
     #[test]
     fn a_refusal_is_read_from_the_error_body() {
         let body = r#"{"error":{"code":"ended","message":"it ended","hint":null},"session":1}"#;
-        let refusal = Refusal::new(409, body.to_owned());
+        let refusal = DaemonRefusal::new(409, body.to_owned());
         assert_eq!((refusal.code.as_str(), refusal.to_string().as_str()), ("ended", "it ended"));
         assert_eq!(refusal.body, body);
     }
 
     #[test]
     fn an_unexpected_error_body_is_shown_cleaned() {
-        let refusal = Refusal::new(500, "oh\u{1b}[2J".to_owned());
+        let refusal = DaemonRefusal::new(500, "oh\u{1b}[2J".to_owned());
         assert_eq!(refusal.to_string(), "the daemon answered with status 500: oh<U+001B>[2J");
-        assert_eq!(Refusal::new(502, " ".to_owned()).to_string(), "the daemon answered with status 502");
+        assert_eq!(DaemonRefusal::new(502, " ".to_owned()).to_string(), "the daemon answered with status 502");
     }
 
     #[test]
     fn an_error_is_json_in_the_daemons_form_whoever_found_it() {
         let body = r#"{"error":{"code":"ended","message":"it ended","hint":null},"session":1}"#;
-        assert_eq!(as_json(&Refusal::new(409, body.to_owned()).into()), body);
-        let ours = as_json(&Failure::usage("no").hint("yes").into());
+        assert_eq!(as_json(&DaemonRefusal::new(409, body.to_owned()).into()), body);
+        let ours = as_json(&CliFailure::usage("no").hint("yes").into());
         assert_eq!(ours, r#"{"error":{"code":"usage","message":"no","hint":"yes"}}"#);
-        let odd = as_json(&Refusal::new(502, "oh".to_owned()).into());
+        let odd = as_json(&DaemonRefusal::new(502, "oh".to_owned()).into());
         assert!(odd.contains(r#""code":"failed""#) && odd.contains("status 502: oh"), "{odd}");
     }
 
     #[test]
     fn a_reader_that_went_away_is_a_quiet_success() {
-        let code = report(&anyhow::Error::new(ReaderGone), Paint::OFF);
+        let code = report(&anyhow::Error::new(StdoutClosed), Paint::OFF);
         assert_eq!(format!("{code:?}"), format!("{:?}", ExitCode::SUCCESS));
     }
 }

@@ -1,7 +1,7 @@
 //! Text of others in a column of its own: each of its lines begins with a gutter of ours, also where a terminal would
 //! wrap it, so that no text of an agent can pass for a line of intercom.
 
-use super::terminal::{Paint, Style, stdout_size};
+use super::terminal::{Paint, TerminalStyle, stdout_size};
 use intercom_types::text::{clean_block, columns, most_columns};
 
 /// Columns that text gets at least, however narrow the terminal is.
@@ -9,12 +9,12 @@ const LEAST: usize = 8;
 
 /// A text that may come in pieces. What `write` returns is printed as it is; the last word may still be held back.
 #[derive(Debug)]
-pub(super) struct Column {
+pub(super) struct TextColumn {
     gutter: String,
     indent: usize,
     /// Columns for text beside the gutter; without a terminal nothing is wrapped.
     room: Option<usize>,
-    style: Style,
+    style: TerminalStyle,
     paint: Paint,
     used: usize,
     word: String,
@@ -23,13 +23,13 @@ pub(super) struct Column {
     breaks: usize,
 }
 
-impl Column {
+impl TextColumn {
     /// Behind a first gutter that takes `indent` columns, as `gutter` does on every further line.
     pub(super) fn new(
         gutter: String,
         indent: usize,
         width: Option<usize>,
-        style: Style,
+        style: TerminalStyle,
         paint: Paint,
     ) -> Self {
         let room = width.map(|width| width.saturating_sub(indent).max(LEAST));
@@ -100,29 +100,35 @@ impl Column {
 }
 
 /// Lines of text behind `gutter`, each with the gutter; a line feed ends the last one.
-pub(super) fn block(text: &str, gutter: &str, width: Option<usize>, style: Style, paint: Paint) -> String {
+pub(super) fn block(
+    text: &str,
+    gutter: &str,
+    width: Option<usize>,
+    style: TerminalStyle,
+    paint: Paint,
+) -> String {
     let indent = columns(gutter);
-    let gutter = paint.style(Style::Dim, gutter);
-    let mut column = Column::new(gutter.clone(), indent, width, style, paint);
+    let gutter = paint.style(TerminalStyle::Dim, gutter);
+    let mut column = TextColumn::new(gutter.clone(), indent, width, style, paint);
     let text = column.write(text.trim_end()) + &column.pause();
     format!("{gutter}{text}\n")
 }
 
 /// The gutter of text that belongs to a line of ours: a description, a question, what an agent wrote to stderr.
-pub(super) const BESIDE: &str = "  │ ";
+pub(super) const TEXT_GUTTER: &str = "  │ ";
 
 /// [`block`] for the terminal that we write to, if it is one.
-pub(super) fn beside(text: &str, paint: Paint) -> String {
+pub(super) fn indented_block(text: &str, paint: Paint) -> String {
     if text.trim().is_empty() {
         return String::new();
     }
-    block(text, BESIDE, stdout_size().map(|size| size.columns), Style::Plain, paint)
+    block(text, TEXT_GUTTER, stdout_size().map(|size| size.columns), TerminalStyle::Plain, paint)
 }
 
 /// A line of ours that already takes `used` columns: where it is too long for the terminal, it goes on indented,
 /// between two words.
 pub(super) fn wrapped(text: &str, used: usize, indent: usize, width: Option<usize>) -> String {
-    let mut column = Column::new(" ".repeat(indent), indent, width, Style::Plain, Paint::OFF);
+    let mut column = TextColumn::new(" ".repeat(indent), indent, width, TerminalStyle::Plain, Paint::OFF);
     column.used = used.saturating_sub(indent);
     column.write(text) + &column.pause()
 }
@@ -156,9 +162,9 @@ pub(super) fn advice_lines(text: &str, width: Option<usize>) -> Vec<String> {
 }
 
 /// A line of ours that quotes others: where it is too long for the terminal, it goes on indented.
-pub(super) fn hanging(first: &str, text: &str, indent: usize, style: Style, paint: Paint) -> String {
+pub(super) fn hanging(first: &str, text: &str, indent: usize, style: TerminalStyle, paint: Paint) -> String {
     let width = stdout_size().map(|size| size.columns);
-    let mut column = Column::new(" ".repeat(indent), indent, width, style, paint);
+    let mut column = TextColumn::new(" ".repeat(indent), indent, width, style, paint);
     format!("{first}{}{}", column.write(text), column.pause())
 }
 

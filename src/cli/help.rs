@@ -5,7 +5,7 @@ use std::fmt::Write as _;
 use clap::builder::Styles;
 use clap::{Command, CommandFactory as _};
 
-use super::{Cli, GLOBAL, terminal};
+use super::{CommandLine, GLOBAL, terminal};
 use intercom_types::text::columns;
 
 /// Each verb once; a test sees to it that none is missing.
@@ -25,7 +25,7 @@ const WIDEST: usize = 100;
 
 /// The command line, with our own list of verbs.
 pub(super) fn command() -> Command {
-    let command = Cli::command();
+    let command = CommandLine::command();
     let width = terminal::stdout_size().map_or(WIDEST, |size| size.columns).min(WIDEST);
     let verbs = verbs(&command, width);
     let header = *command.get_styles().get_header();
@@ -87,7 +87,7 @@ mod tests {
     fn every_verb_is_in_one_group() {
         let mut grouped: Vec<&str> = GROUPS.iter().flat_map(|(_, verbs)| *verbs).copied().collect();
         grouped.sort_unstable();
-        let command = Cli::command();
+        let command = CommandLine::command();
         let mut all: Vec<&str> = command.get_subcommands().map(Command::get_name).chain(["help"]).collect();
         all.sort_unstable();
         assert_eq!(grouped, all);
@@ -95,7 +95,7 @@ mod tests {
 
     #[test]
     fn no_line_is_longer_than_the_terminal() {
-        let command = Cli::command().styles(Styles::plain());
+        let command = CommandLine::command().styles(Styles::plain());
         for line in verbs(&command, 80).lines() {
             assert!(columns(line) <= 80, "{line}");
         }

@@ -2,26 +2,26 @@
 
 use serde_json::json;
 
-use super::names::name_and_id;
+use super::session_names::name_and_id;
 use super::url::url;
-use super::{Context, decide};
+use super::{CliContext, decide};
 use intercom_types::{InterruptAnswer, InterruptRequest};
 
 /// Ask an agent to drop what it is doing; the session goes on
 #[derive(Debug, clap::Args)]
-pub(super) struct Args {
+pub(super) struct InterruptArgs {
     /// A session
-    #[arg(value_name = "SES", value_parser = super::id())]
+    #[arg(value_name = "SES", value_parser = super::non_empty_id())]
     session: String,
     /// Why; the agent is told
     reason: Option<String>,
 }
 
-pub(super) async fn run(args: Args, cx: &Context) -> anyhow::Result<()> {
+pub(super) async fn run(args: InterruptArgs, cx: &CliContext) -> anyhow::Result<()> {
     let body = json!(InterruptRequest { reason: args.reason, wait: None });
     let answer = cx.client.post(&url(&["sessions", &args.session, "interrupt"], &[]), &body).await?;
     let InterruptAnswer { session, delivery, .. } = answer.parse()?;
     let name = name_and_id(Some(&session), &args.session, &cx.client).await;
-    cx.answer(&answer, || Ok(format!("{name} interrupted{}", decide::unless_delivered(&delivery))))?;
-    decide::settle(&delivery)
+    cx.print_answer(&answer, || Ok(format!("{name} interrupted{}", decide::delivery_note(&delivery))))?;
+    decide::check_delivery(&delivery)
 }

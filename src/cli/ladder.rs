@@ -2,7 +2,7 @@
 
 use serde_json::json;
 
-use super::Context;
+use super::CliContext;
 use super::url::url;
 use intercom_types::text::clean;
 use intercom_types::{LadderChange, Session};
@@ -17,16 +17,16 @@ Examples:
   intercom ladder shop off                      nothing is done
   intercom ladder shop alert,nudge,escalate     its own steps
   intercom ladder shop on                       as configured")]
-pub(super) struct Args {
+pub(super) struct LadderArgs {
     /// A session
-    #[arg(value_name = "SES", value_parser = super::id())]
+    #[arg(value_name = "SES", value_parser = super::non_empty_id())]
     session: String,
     /// `on`, `off`, or steps with commas between them
     #[arg(value_name = "on|off|STEPS")]
     ladder: Option<String>,
 }
 
-pub(super) async fn run(args: Args, cx: &Context) -> anyhow::Result<()> {
+pub(super) async fn run(args: LadderArgs, cx: &CliContext) -> anyhow::Result<()> {
     let answer = match args.ladder {
         None => cx.client.get(&url(&["sessions", &args.session], &[])).await?,
         Some(ladder) => {
@@ -36,7 +36,7 @@ pub(super) async fn run(args: Args, cx: &Context) -> anyhow::Result<()> {
     };
     let session: Session = answer.parse()?;
     let name = clean(&session.name_and_id());
-    cx.answer(&answer, || {
+    cx.print_answer(&answer, || {
         let ladder = session.standing.map(|standing| standing.ladder);
         Ok(match ladder.as_deref() {
             None => format!("{name} has no process to watch"),

@@ -8,12 +8,12 @@ use serde::Deserialize;
 use serde_json::value::RawValue;
 use tokio::time::timeout;
 
-use super::flow::Flow;
-use super::stream::{Item, Stream};
+use super::log_formatter::LogFormatter;
+use super::stream::{DaemonStreamItem, DaemonEventStream};
 use super::terminal::{Paint, stdout_size};
 use super::time::date_time;
 use super::url::url;
-use super::{Context, interrupted, out};
+use super::{CliContext, ctrl_c, output};
 use intercom_types::text::clean;
 use intercom_types::{Event, Phase, ReceivedEvent, Session};
 
@@ -29,9 +29,9 @@ With --json, each line is one event: {seq, session, at, kind, data}.
 Examples:
   intercom logs shop --tail 20 -f
   intercom logs shop --since 10m --kind clearance")]
-pub(super) struct Args {
+pub(super) struct LogsArgs {
     /// A session
-    #[arg(value_name = "SES", value_parser = super::id())]
+    #[arg(value_name = "SES", value_parser = super::non_empty_id())]
     session: String,
     /// Go on with what happens next, until the session ends
     #[arg(long, short)]
@@ -58,9 +58,9 @@ const PAGE: &str = "200";
 /// Looking for the last entries ends after so many events: one message can have any number of pieces.
 const MOST_TAIL: usize = 20_000;
 /// After the end was logged, how long until we look again whether it is the end.
-const SETTLE: Duration = Duration::from_secs(1);
+const END_RECHECK: Duration = Duration::from_secs(1);
 /// A word that is not followed by anything for so long is printed without waiting for its end.
-const QUIET: Duration = Duration::from_millis(300);
+const WORD_TIMEOUT: Duration = Duration::from_millis(300);
 
 #[derive(Deserialize)]
 struct Page {
@@ -74,21 +74,21 @@ impl Page {
     }
 }
 
-pub(super) async fn run(args: Args, cx: &Context) -> anyhow::Result<()> {
+pub(super) async fn run(args: LogsArgs, cx: &CliContext) -> anyhow::Result<()> {
     let session = session(&args.session, cx).await?;
     let since = args.since.as_deref().map(super::audit::moment).transpose()?;
     let since = since.and_then(|since| since.parse::<Timestamp>().ok());
     let look = if cx.json {
-        Look::Json
+        LogOutputFormat::Json
     } else if args.raw {
-        Look::Raw
+        LogOutputFormat::Raw
     } else {
-        Look::Story
+        LogOutputFormat::Readable
     };
-    let mut printer = Printer::new(args.kind, look, cx.paint, stdout_size().map(|size| size.columns));
+    let mut printer = LogPrinter::new(args.kind, look, cx.paint, stdout_size().map(|size| size.columns));
     let mut after = args.after;
     if let Some(tail) = args.tail {
-        let (events, newest) = last(&session.id, tail, since, &mut printer, cx).await?;
+        let (events, newest) = last_entries(&session.id, tail, since, &mut printer, cx).await?;
         for event in &events {
             printer.print(event)?;
         }
@@ -97,10 +97,10 @@ pub(super) async fn run(args: Args, cx: &Context) -> anyhow::Result<()> {
             return printer.end();
         }
     } else if let Some(since) = since {
-        after = before(&session.id, since, cx).await?;
+        after = last_seq_before(&session.id, since, cx).await?;
     }
     if args.follow && session.phase != Phase::Ended {
-        interrupted::note_session(&session.label(), cx);
+        ctrl_c::set_session_note(&session.label(), cx);
         follow(&session.id, after, &mut printer, cx).await?;
     } else {
         page_through(&session.id, after, &mut printer, cx).await?;
@@ -109,9 +109,9 @@ pub(super) async fn run(args: Args, cx: &Context) -> anyhow::Result<()> {
 }
 
 /// Pages of the log from its end backwards, until `enough` says so.
-async fn backwards(
+async fn page_backwards(
     session: &str,
-    cx: &Context,
+    cx: &CliContext,
     mut enough: impl FnMut(Vec<ReceivedEvent>) -> bool,
 ) -> anyhow::Result<()> {
     let mut before = i64::MAX.unsigned_abs();
@@ -131,16 +131,16 @@ async fn backwards(
 }
 
 /// The last `count` entries, not older than `since`, and the number of the newest event.
-async fn last(
+async fn last_entries(
     session: &str,
     count: usize,
     since: Option<Timestamp>,
-    printer: &mut Printer,
-    cx: &Context,
+    printer: &mut LogPrinter,
+    cx: &CliContext,
 ) -> anyhow::Result<(VecDeque<ReceivedEvent>, u64)> {
     let mut found: VecDeque<ReceivedEvent> = VecDeque::new();
     let (mut begins, mut newest) = (Vec::new(), 0);
-    backwards(session, cx, |events| {
+    page_backwards(session, cx, |events| {
         let mut over = false;
         newest = events.last().map_or(0, |event| event.seq).max(newest);
         for event in events.into_iter().rev() {
@@ -152,14 +152,14 @@ async fn last(
                 found.push_front(event);
             }
         }
-        if printer.look != Look::Story {
+        if printer.format != LogOutputFormat::Readable {
             return over || found.len() > count;
         }
-        begins = printer.begins(&found);
+        begins = printer.entry_starts(&found);
         over || begins.len() > count || found.len() >= MOST_TAIL.max(count)
     })
     .await?;
-    begins = printer.begins(&found);
+    begins = printer.entry_starts(&found);
     // One more than wanted was looked for: what we found first may be the rest of a longer message.
     let from = begins.len().checked_sub(count).map_or(0, |at| begins.get(at).copied().unwrap_or(found.len()));
     for event in found.drain(..from) {
@@ -169,9 +169,9 @@ async fn last(
 }
 
 /// The number of the last event before a time.
-async fn before(session: &str, since: Timestamp, cx: &Context) -> anyhow::Result<u64> {
+async fn last_seq_before(session: &str, since: Timestamp, cx: &CliContext) -> anyhow::Result<u64> {
     let mut after = 0;
-    backwards(session, cx, |events| {
+    page_backwards(session, cx, |events| {
         let older = events.iter().rev().find(|event| is_before(event, since)).map(|event| event.seq);
         after = older.unwrap_or(0);
         older.is_some()
@@ -187,8 +187,8 @@ fn is_before(event: &ReceivedEvent, since: Timestamp) -> bool {
 async fn page_through(
     session: &str,
     mut after: u64,
-    printer: &mut Printer,
-    cx: &Context,
+    printer: &mut LogPrinter,
+    cx: &CliContext,
 ) -> anyhow::Result<()> {
     loop {
         let query = [("after", &*after.to_string()), ("session", session), ("limit", PAGE)];
@@ -203,11 +203,11 @@ async fn page_through(
     }
 }
 
-async fn follow(session: &str, after: u64, printer: &mut Printer, cx: &Context) -> anyhow::Result<()> {
-    let mut stream = Stream::open(&cx.client, Some(session), after).await?;
+async fn follow(session: &str, after: u64, printer: &mut LogPrinter, cx: &CliContext) -> anyhow::Result<()> {
+    let mut stream = DaemonEventStream::open(&cx.client, Some(session), after).await?;
     let mut ending = false;
     loop {
-        let wait = if ending { SETTLE } else { QUIET };
+        let wait = if ending { END_RECHECK } else { WORD_TIMEOUT };
         let item = match timeout(wait, stream.next()).await {
             Ok(item) => item?,
             Err(_) if ending && has_ended(session, cx).await => return Ok(()),
@@ -218,7 +218,7 @@ async fn follow(session: &str, after: u64, printer: &mut Printer, cx: &Context) 
             }
         };
         match item {
-            Item::Event(event) => {
+            DaemonStreamItem::Event(event) => {
                 printer.print(&event)?;
                 match event.event {
                     Event::SessionEnded(_) if has_ended(session, cx).await => return Ok(()),
@@ -227,51 +227,51 @@ async fn follow(session: &str, after: u64, printer: &mut Printer, cx: &Context) 
                     _ => {}
                 }
             }
-            Item::Lost | Item::Back => {
+            DaemonStreamItem::Lost | DaemonStreamItem::Back => {
                 printer.make_room()?;
-                stream.tell(&item);
+                stream.report(&item);
             }
         }
     }
 }
 
 /// False also while the daemon cannot be asked: then the stream waits for it.
-async fn has_ended(id: &str, cx: &Context) -> bool {
+async fn has_ended(id: &str, cx: &CliContext) -> bool {
     session(id, cx).await.is_ok_and(|session| session.phase == Phase::Ended)
 }
 
-pub(super) async fn session(id: &str, cx: &Context) -> anyhow::Result<Session> {
+pub(super) async fn session(id: &str, cx: &CliContext) -> anyhow::Result<Session> {
     cx.client.get(&url(&["sessions", id], &[])).await?.parse()
 }
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-enum Look {
-    Story,
+enum LogOutputFormat {
+    Readable,
     Raw,
     Json,
 }
 
 /// Turns events into lines, leaving out the kinds that were not asked for.
 #[derive(Debug)]
-struct Printer {
+struct LogPrinter {
     kinds: Vec<String>,
-    look: Look,
+    format: LogOutputFormat,
     paint: Paint,
-    flow: Flow,
+    flow: LogFormatter,
 }
 
-impl Printer {
-    fn new(kinds: Vec<String>, look: Look, paint: Paint, width: Option<usize>) -> Self {
-        Self { kinds, look, paint, flow: Flow::new(paint, width) }
+impl LogPrinter {
+    fn new(kinds: Vec<String>, format: LogOutputFormat, paint: Paint, width: Option<usize>) -> Self {
+        Self { kinds, format, paint, flow: LogFormatter::new(paint, width) }
     }
 
     fn print(&mut self, event: &ReceivedEvent) -> anyhow::Result<()> {
         let text = self.show(event);
-        if self.look == Look::Json { out::print_json(&text) } else { out::draw(&text) }
+        if self.format == LogOutputFormat::Json { output::print_json(&text) } else { output::draw(&text) }
     }
 
     fn pause(&mut self) -> anyhow::Result<()> {
-        out::draw(&self.flow.pause())
+        output::draw(&self.flow.pause())
     }
 
     /// Ends the line on a terminal, where a note on stderr would land in the middle of it. A file gets the message whole.
@@ -280,7 +280,7 @@ impl Printer {
     }
 
     fn end(&mut self) -> anyhow::Result<()> {
-        out::draw(&self.flow.end())
+        output::draw(&self.flow.end())
     }
 
     /// Takes note of an event without showing it: later ones name its tool call by its id alone.
@@ -294,9 +294,9 @@ impl Printer {
     }
 
     /// Where in `events` each entry begins.
-    fn begins(&self, events: &VecDeque<ReceivedEvent>) -> Vec<usize> {
-        let mut flow = Flow::new(self.paint, None);
-        let begins = |event: &ReceivedEvent| self.look != Look::Story || flow.begins(event);
+    fn entry_starts(&self, events: &VecDeque<ReceivedEvent>) -> Vec<usize> {
+        let mut flow = LogFormatter::new(self.paint, None);
+        let begins = |event: &ReceivedEvent| self.format != LogOutputFormat::Readable || flow.begins(event);
         events.iter().map(begins).enumerate().filter(|(_, begins)| *begins).map(|(at, _)| at).collect()
     }
 
@@ -305,10 +305,10 @@ impl Printer {
             return String::new();
         }
         let lead = format!("{}  ", date_time(&event.at));
-        match self.look {
-            Look::Json => format!("{}\n", event.raw),
-            Look::Raw => format!("{lead}{} {}\n", clean(event.event.name()), clean(event.data.as_str())),
-            Look::Story => self.flow.push(event, &lead),
+        match self.format {
+            LogOutputFormat::Json => format!("{}\n", event.raw),
+            LogOutputFormat::Raw => format!("{lead}{} {}\n", clean(event.event.name()), clean(event.data.as_str())),
+            LogOutputFormat::Readable => self.flow.push(event, &lead),
         }
     }
 }
@@ -336,11 +336,11 @@ mod tests {
     fn a_line_has_its_time_and_json_is_passed_on_unchanged() {
         let raw = r#"{"seq":1,"session":"ses_1","at":"2026-03-04T14:02:11.123Z","kind":"status","data":{"message":"hi"},"x":1.0}"#;
         let event = ReceivedEvent::parse(raw).unwrap();
-        let mut printer = Printer::new(vec![], Look::Story, Paint::OFF, None);
+        let mut printer = LogPrinter::new(vec![], LogOutputFormat::Readable, Paint::OFF, None);
         assert_eq!(printer.show(&event), "2026-03-04 14:02:11  agent> hi\n");
-        printer.look = Look::Raw;
+        printer.format = LogOutputFormat::Raw;
         assert_eq!(printer.show(&event), "2026-03-04 14:02:11  status {\"message\":\"hi\"}\n");
-        printer.look = Look::Json;
+        printer.format = LogOutputFormat::Json;
         assert_eq!(printer.show(&event), format!("{raw}\n"));
         printer.kinds = vec!["heartbeat".to_owned()];
         assert_eq!(printer.show(&event), "");

@@ -1,15 +1,17 @@
 //! Advice for a command whose daemon goes away under it: the way back, and the place that shows what was done.
 
-use super::client::Client;
-use super::failure::Failure;
+use super::client::DaemonClient;
+use super::failure::CliFailure;
 use super::transport::Transport;
 use intercom_types::Session;
 use intercom_types::text::{clean, shell_word};
 
 /// The command that brings the daemon back. Agents run on meanwhile.
-pub(super) fn way_back(client: &Client) -> String {
+pub(super) fn restart_hint(client: &DaemonClient) -> String {
     match client.transport() {
-        Transport::Unix(_) => format!("get the daemon back with `{} daemon restart`", client.call_prefix()),
+        Transport::Unix(_) => {
+            format!("get the daemon back with `{} daemon restart`", client.command_prefix())
+        }
         Transport::Remote(_) => {
             "start the daemon again on its machine with `intercom daemon restart`".to_owned()
         }
@@ -17,7 +19,7 @@ pub(super) fn way_back(client: &Client) -> String {
 }
 
 /// The command that shows whether a request with this URL was carried out. `None` for requests that no list shows.
-pub(super) fn place_to_check(url: &str) -> Option<String> {
+pub(super) fn command_to_check(url: &str) -> Option<String> {
     let path = url.strip_prefix("/api/v1/")?.split('?').next()?;
     let words: Vec<&str> = path.split('/').collect();
     // An encoded name would need its own spelling back; the lists show it as well.
@@ -34,11 +36,11 @@ pub(super) fn place_to_check(url: &str) -> Option<String> {
 }
 
 /// The daemon went away while a command followed the agent of this session.
-pub(super) fn while_following(session: &Session, client: &Client) -> Failure {
+pub(super) fn while_following(session: &Session, client: &DaemonClient) -> CliFailure {
     let name = clean(&session.label());
-    let follow = format!("{} logs -f {}", client.call_prefix(), shell_word(&name));
-    Failure::failed(format!("the daemon went away; the agent of {name} runs on without it"))
-        .hint(format!("{}, then follow the agent: `{follow}`", way_back(client)))
+    let follow = format!("{} logs -f {}", client.command_prefix(), shell_word(&name));
+    CliFailure::failed(format!("the daemon went away; the agent of {name} runs on without it"))
+        .hint(format!("{}, then follow the agent: `{follow}`", restart_hint(client)))
 }
 
 #[cfg(test)]
@@ -47,7 +49,7 @@ mod tests {
 
     #[test]
     fn each_command_has_a_place_that_shows_whether_it_was_done() {
-        let place = |url: &str| place_to_check(url).unwrap_or_default();
+        let place = |url: &str| command_to_check(url).unwrap_or_default();
         assert_eq!(place("/api/v1/sessions"), "ls");
         assert_eq!(place("/api/v1/sessions/shop/prompts"), "prompts shop");
         assert_eq!(place("/api/v1/sessions/shop/stop"), "show shop");

@@ -2,31 +2,31 @@
 
 use jiff::Timestamp;
 
-use super::checks::Status;
+use super::checks::CheckStatus;
 use super::render::waiting;
 use super::style::phase_style;
-use super::table::{Cell, Fit, Table};
-use super::terminal::{Style, stdout_size};
+use super::table::{TerminalCell, TerminalColumnFit, TerminalTable};
+use super::terminal::{TerminalStyle, stdout_size};
 use super::time::{age, local_times};
 use super::transport::Transport;
-use super::{Context, out};
+use super::{CliContext, output};
 use intercom_types::Session;
 use intercom_types::text::{clean, short};
 
 /// List the sessions: failed ones first, then those that wait for you
 #[derive(Debug, clap::Args)]
 #[command(after_help = "With --json the list is the daemon's own answer, newest first.")]
-pub(super) struct Args {
+pub(super) struct LsArgs {
     /// Also the sessions that have ended
     #[arg(long, short)]
     all: bool,
 }
 
-pub(super) async fn run(args: Args, cx: &Context) -> anyhow::Result<()> {
+pub(super) async fn run(args: LsArgs, cx: &CliContext) -> anyhow::Result<()> {
     let query: &[_] = if args.all { &[("all", "true")] } else { &[("failed", "true")] };
     let list = cx.client.list(&["sessions"], query).await?;
     if cx.json {
-        return out::print_json(&list.body);
+        return output::print_json(&list.body);
     }
     let nothing = if args.all {
         "no sessions; `intercom run` starts one"
@@ -41,27 +41,27 @@ pub(super) async fn run(args: Args, cx: &Context) -> anyhow::Result<()> {
     cx.table(&table(&sessions, home.as_deref(), Timestamp::now()), nothing)?;
     super::checks::tell_warnings(cx).await;
     // Whoever looks here may be waiting for what does not come there.
-    if let Some(check) = super::slack::daemon(cx).await.filter(|check| check.status == Status::Wrong) {
-        out::advise(&format!("slack: {}", clean(&check.detail)));
+    if let Some(check) = super::slack::daemon(cx).await.filter(|check| check.status == CheckStatus::Wrong) {
+        output::advise(&format!("slack: {}", clean(&check.detail)));
     }
     Ok(())
 }
 
 /// The columns that people type again are whole; `home` is the directory that is shown as `~`.
-fn table(sessions: &[Session], home: Option<&str>, now: Timestamp) -> Table {
-    let mut table = Table::new(&["ID", "NAME", "AGENT", "PHASE", "AGE", "WORKSPACE", "TITLE", "WHY"])
-        .fit(&["ID", "NAME", "AGENT", "PHASE", "AGE"], Fit::Whole)
-        .fit(&["WHY"], Fit::Below)
-        .fit(&["WORKSPACE"], Fit::CutMiddle);
+fn table(sessions: &[Session], home: Option<&str>, now: Timestamp) -> TerminalTable {
+    let mut table = TerminalTable::new(&["ID", "NAME", "AGENT", "PHASE", "AGE", "WORKSPACE", "TITLE", "WHY"])
+        .fit(&["ID", "NAME", "AGENT", "PHASE", "AGE"], TerminalColumnFit::Whole)
+        .fit(&["WHY"], TerminalColumnFit::Below)
+        .fit(&["WORKSPACE"], TerminalColumnFit::CutMiddle);
     for session in sessions {
         table.row([
-            Cell::new(&short(&session.id)),
-            Cell::new(session.name.as_deref().unwrap_or_default()),
-            Cell::new(session.agent.as_deref().unwrap_or("-")),
-            Cell::styled(phase_style(session), session.phase_word()),
-            Cell::new(&age(session.began_at(), now)),
-            Cell::new(&below_home(session.workspace.as_str(), home)),
-            Cell::new(session.own_title().unwrap_or_default()),
+            TerminalCell::new(&short(&session.id)),
+            TerminalCell::new(session.name.as_deref().unwrap_or_default()),
+            TerminalCell::new(session.agent.as_deref().unwrap_or("-")),
+            TerminalCell::styled(phase_style(session), session.phase_word()),
+            TerminalCell::new(&age(session.began_at(), now)),
+            TerminalCell::new(&below_home(session.workspace.as_str(), home)),
+            TerminalCell::new(session.own_title().unwrap_or_default()),
             why(session),
         ]);
     }
@@ -77,21 +77,21 @@ fn below_home(workspace: &str, home: Option<&str>) -> String {
 }
 
 /// The reason of a phase, where the other columns do not say it.
-pub(super) fn why(session: &Session) -> Cell {
+pub(super) fn why(session: &Session) -> TerminalCell {
     if let Some(why) = &session.unenforced {
-        return Cell::styled(Style::Red, &format!("unenforced: {why}"));
+        return TerminalCell::styled(TerminalStyle::Red, &format!("unenforced: {why}"));
     }
     if let Some(failed) = session.failure() {
-        return Cell::styled(Style::Red, &local_times(&failed.reason));
+        return TerminalCell::styled(TerminalStyle::Red, &local_times(&failed.reason));
     }
     let why = session.why.as_str();
     match session.phase_word() {
         "waiting" => {
-            Cell::styled(Style::Yellow, &waiting(session.pending.clearances, session.pending.questions))
+            TerminalCell::styled(TerminalStyle::Yellow, &waiting(session.pending.clearances, session.pending.questions))
         }
         // Of an agent that simply works or is done, the sentence repeats the phase; a sentence with a reason has a colon.
-        "working" | "idle" if !session.is_watched_closely() && !why.contains(": ") => Cell::new(""),
-        _ => Cell::styled(Style::Dim, &local_times(why)),
+        "working" | "idle" if !session.is_watched_closely() && !why.contains(": ") => TerminalCell::new(""),
+        _ => TerminalCell::styled(TerminalStyle::Dim, &local_times(why)),
     }
 }
 

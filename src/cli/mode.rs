@@ -4,11 +4,11 @@ use std::fmt::Write as _;
 
 use serde_json::{Value, json};
 
-use super::Context;
-use super::failure::{Failure, Refusal};
+use super::CliContext;
+use super::failure::{CliFailure, DaemonRefusal};
 use super::url::url;
 use intercom_types::text::clean;
-use intercom_types::{Controls, Named, Session, Setting, SettingChange, SettingWait};
+use intercom_types::{Controls, NamedSetting, Session, SettingChange, SettingValue, SettingWait};
 
 /// Show or set an agent's mode, model or options
 #[derive(Debug, clap::Args)]
@@ -20,9 +20,9 @@ Examples:
   intercom mode shop --option effort=high
 
 The agent is asked, and has 30 seconds to agree. A value that it does not offer, or refuses, is exit code 1.")]
-pub(super) struct Args {
+pub(super) struct ModeArgs {
     /// A session
-    #[arg(value_name = "SES", value_parser = super::id())]
+    #[arg(value_name = "SES", value_parser = super::non_empty_id())]
     session: String,
     /// The mode to set
     #[arg(conflicts_with_all = ["model", "option"])]
@@ -37,33 +37,33 @@ pub(super) struct Args {
 
 /// A choice that the person makes.
 #[derive(Debug)]
-struct Wanted<'a> {
+struct ChosenSetting<'a> {
     /// `mode`, `model`, or the id of an option.
     id: &'a str,
     value: &'a str,
 }
 
-pub(super) async fn run(args: Args, cx: &Context) -> anyhow::Result<()> {
+pub(super) async fn run(args: ModeArgs, cx: &CliContext) -> anyhow::Result<()> {
     let answer = cx.client.get(&url(&["sessions", &args.session], &[])).await?;
     let session: Session = answer.parse()?;
     let option = args.option.as_deref().map(|text| text.split_once('='));
     let (wanted, mut change) = match (args.mode.as_deref(), args.model.as_deref(), option) {
         (Some(value), _, _) => {
             let mode = Some(value.to_owned());
-            (Wanted { id: "mode", value }, SettingChange { mode, ..SettingChange::default() })
+            (ChosenSetting { id: "mode", value }, SettingChange { mode, ..SettingChange::default() })
         }
         (_, Some(value), _) => {
             let model = Some(value.to_owned());
-            (Wanted { id: "model", value }, SettingChange { model, ..SettingChange::default() })
+            (ChosenSetting { id: "model", value }, SettingChange { model, ..SettingChange::default() })
         }
         (_, _, Some(Some((id, value)))) => {
-            let (option, setting) = (Some(id.to_owned()), Some(Setting::Value(value.to_owned())));
+            let (option, setting) = (Some(id.to_owned()), Some(SettingValue::Value(value.to_owned())));
             let change = SettingChange { option, value: setting, ..SettingChange::default() };
-            (Wanted { id, value }, change)
+            (ChosenSetting { id, value }, change)
         }
-        (_, _, Some(None)) => return Err(Failure::usage("an option is set as ID=VALUE").into()),
+        (_, _, Some(None)) => return Err(CliFailure::usage("an option is set as ID=VALUE").into()),
         (None, None, None) => {
-            return cx.answer(&answer, || Ok(session.controls.as_ref().map_or_else(nothing, list)));
+            return cx.print_answer(&answer, || Ok(session.controls.as_ref().map_or_else(nothing, list)));
         }
     };
     let name = clean(&session.label());
@@ -72,19 +72,19 @@ pub(super) async fn run(args: Args, cx: &Context) -> anyhow::Result<()> {
     // Some agents agree to everything.
     if !offered.is_empty() && !offered.iter().any(|known| known == wanted.value) {
         let message = format!("{name} does not offer {} `{}`", wanted.id, wanted.value);
-        return Err(Failure::failed(message).hint(hint()).into());
+        return Err(CliFailure::failed(message).hint(hint()).into());
     }
     change.wait = Some(SettingWait::Agent);
     let answer = cx.client.post(&url(&["sessions", &args.session, "set"], &[]), &json!(change)).await;
-    let answer = answer.map_err(|error| match error.downcast::<Refusal>() {
+    let answer = answer.map_err(|error| match error.downcast::<DaemonRefusal>() {
         Ok(refusal) if refusal.code == "not_set" && !offered.is_empty() => refusal.hint(hint()).into(),
         Ok(refusal) if refusal.code == "not_set" => {
-            refusal.hint(format!("`{} mode {name}` shows what can be set", cx.call)).into()
+            refusal.hint(format!("`{} mode {name}` shows what can be set", cx.command_prefix)).into()
         }
         Ok(refusal) => refusal.into(),
         Err(error) => error,
     })?;
-    cx.answer(&answer, || Ok(format!("{name}: {} is {} now", clean(wanted.id), clean(wanted.value))))
+    cx.print_answer(&answer, || Ok(format!("{name}: {} is {} now", clean(wanted.id), clean(wanted.value))))
 }
 
 /// The values that the agent offers for a mode, a model or an option; none if it does not tell them.
@@ -128,8 +128,8 @@ fn list(controls: &Controls) -> String {
     text.trim_end().to_owned()
 }
 
-fn choice(text: &mut String, what: &str, current: Option<&str>, all: &[Named]) {
-    for Named { id, name } in all {
+fn choice(text: &mut String, what: &str, current: Option<&str>, all: &[NamedSetting]) {
+    for NamedSetting { id, name } in all {
         let mark = if Some(id.as_str()) == current { '*' } else { ' ' };
         writeln!(text, "{what} {mark} {:<18} {}", clean(id), clean(name))
             .expect("a string takes every write");

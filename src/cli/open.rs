@@ -7,14 +7,14 @@ use serde_json::json;
 use tokio::process::Command;
 
 use super::console;
-use super::failure::Refusal;
+use super::failure::DaemonRefusal;
 use super::transport::Transport;
-use super::{Context, out};
+use super::{CliContext, output};
 use intercom_types::text::clean;
 
 /// Open the web console in your browser, signed in; prints the link if there is no browser
 #[derive(Debug, clap::Args)]
-pub(super) struct Args {}
+pub(super) struct OpenArgs {}
 
 /// The programs that hand a link to the person's browser.
 const OPENERS: &[&str] = if cfg!(target_os = "macos") { &["open"] } else { &["xdg-open", "wslview"] };
@@ -22,28 +22,28 @@ const OPENERS: &[&str] = if cfg!(target_os = "macos") { &["open"] } else { &["xd
 /// An opener ends at once; one that still runs after this long has become the browser itself.
 const OPENS_WITHIN: Duration = Duration::from_secs(5);
 
-pub(super) async fn run(Args {}: Args, cx: &Context) -> anyhow::Result<()> {
+pub(super) async fn run(OpenArgs {}: OpenArgs, cx: &CliContext) -> anyhow::Result<()> {
     let link = match (console::link(cx).await, cx.client.transport()) {
         (Err(error), Transport::Remote(remote)) if is_not_local(&error) => {
-            out::talk("this daemon is elsewhere: sign in with your token");
+            output::print_note("this daemon is elsewhere: sign in with your token");
             remote.console()
         }
         (link, _) => link?.url,
     };
     let opened = open(&link).await;
     if cx.json {
-        return out::print_json(&json!({ "url": link, "opened": opened }).to_string());
+        return output::print_json(&json!({ "url": link, "opened": opened }).to_string());
     }
     if opened {
-        out::talk("the console is open in your browser; `intercom console` prints a link instead");
+        output::print_note("the console is open in your browser; `intercom console` prints a link instead");
         return Ok(());
     }
-    out::talk("no browser could be started; open this link, which works once, within ten minutes");
-    out::print(&clean(&link))
+    output::print_note("no browser could be started; open this link, which works once, within ten minutes");
+    output::print(&clean(&link))
 }
 
 fn is_not_local(error: &anyhow::Error) -> bool {
-    error.downcast_ref::<Refusal>().is_some_and(|refusal| refusal.code == "not_local")
+    error.downcast_ref::<DaemonRefusal>().is_some_and(|refusal| refusal.code == "not_local")
 }
 
 async fn open(link: &str) -> bool {

@@ -5,15 +5,15 @@ use std::collections::VecDeque;
 use jiff::Timestamp;
 
 use super::ls::why;
-use super::names::SessionNames;
+use super::session_names::SessionNames;
 use super::render;
-use super::story::Story;
+use super::event_summarizer::EventSummarizer;
 use super::style::{phase_style, risk_style};
-use super::table::{Cell, Fit, Table};
-use super::terminal::{Paint, Size, Style};
+use super::table::{TerminalCell, TerminalColumnFit, TerminalTable};
+use super::terminal::{Paint, TerminalSize, TerminalStyle};
 use super::time::{age, clock, clock_zone};
 use intercom_types::event::MessageChunk;
-use intercom_types::fold::{Fold, OpenMessage, fold};
+use intercom_types::fold::{FoldEffect, OpenMessage, fold};
 use intercom_types::summary::Summary;
 use intercom_types::text::{clean_block, columns, cut, cut_words, plural, quoted, short};
 use intercom_types::{Clearance, Question, ReceivedEvent, Session};
@@ -31,15 +31,15 @@ pub(super) struct Overview {
     pub(super) clearances: Vec<Clearance>,
     pub(super) questions: Vec<Question>,
     pub(super) names: SessionNames,
-    latest: VecDeque<Entry>,
-    story: Story,
+    latest: VecDeque<OverviewEntry>,
+    story: EventSummarizer,
     /// The daemon does not answer at the moment.
     pub(super) away: bool,
 }
 
 /// An event, or a message with all of its pieces.
 #[derive(Debug)]
-struct Entry {
+struct OverviewEntry {
     session: String,
     at: String,
     summary: Summary,
@@ -60,7 +60,7 @@ impl Overview {
             .rev()
             .find(|entry| entry.session == event.session && entry.message.is_some());
         let (summary, message) = match fold {
-            Fold::Chunk(chunk) => {
+            FoldEffect::Chunk(chunk) => {
                 if open.is_some_and(|open| open.take(&chunk, &event.at)) {
                     return;
                 }
@@ -71,7 +71,7 @@ impl Overview {
                 (Summary { tone, speaker, text, detail: String::new() }, Some(message))
             }
             fold => {
-                if let (Fold::End, Some(open)) = (fold, open) {
+                if let (FoldEffect::End, Some(open)) = (fold, open) {
                     open.message = None;
                 }
                 let Some(summary) = self.story.entry(&event) else { return };
@@ -85,7 +85,7 @@ impl Overview {
             self.latest.pop_front();
         }
         let ReceivedEvent { session, at, .. } = event;
-        self.latest.push_back(Entry { session, at, summary, message });
+        self.latest.push_back(OverviewEntry { session, at, summary, message });
     }
 
     fn end_message(&mut self, session: &str) {
@@ -95,13 +95,13 @@ impl Overview {
 
     /// One whole screen, drawn over the last one without flicker. A line is erased before it is written: after a line
     /// that fills the screen, the cursor stands on its last character, which would be erased.
-    pub(super) fn frame(&self, size: Size, paint: Paint, now: Timestamp) -> String {
+    pub(super) fn frame(&self, size: TerminalSize, paint: Paint, now: Timestamp) -> String {
         let lines = self.lines(size, paint, now);
         let rest = if lines.len() < size.rows { "\n\x1b[J" } else { "" };
         format!("\x1b[H\x1b[2K{}{rest}", lines.join("\n\x1b[2K"))
     }
 
-    fn lines(&self, size: Size, paint: Paint, now: Timestamp) -> Vec<String> {
+    fn lines(&self, size: TerminalSize, paint: Paint, now: Timestamp) -> Vec<String> {
         let third = size.rows.saturating_sub(6) / 3;
         let mut lines = vec![self.title(size.columns, paint, now)];
         section(
@@ -113,7 +113,7 @@ impl Overview {
         let waiting = self.waiting_table(size.columns, now);
         if !waiting.is_empty() {
             section(&mut lines, waiting.lines(Some(size.columns), paint), third, size.columns);
-            lines.push(paint.style(Style::Dim, &cut(&self.advice(), size.columns)));
+            lines.push(paint.style(TerminalStyle::Dim, &cut(&self.advice(), size.columns)));
         }
         lines.push(String::new());
         let room = size.rows.saturating_sub(lines.len());
@@ -125,9 +125,9 @@ impl Overview {
 
     fn title(&self, width: usize, paint: Paint, now: Timestamp) -> String {
         let (style, state) = match (self.away, self.clearances.len() + self.questions.len()) {
-            (true, _) => (Style::Red, "the daemon is away; waiting for it to come back".to_owned()),
-            (false, 0) => (Style::Plain, "nothing waits for you".to_owned()),
-            (false, count) => (Style::Yellow, format!("{count} waiting for you")),
+            (true, _) => (TerminalStyle::Red, "the daemon is away; waiting for it to come back".to_owned()),
+            (false, 0) => (TerminalStyle::Plain, "nothing waits for you".to_owned()),
+            (false, count) => (TerminalStyle::Yellow, format!("{count} waiting for you")),
         };
         let left = format!("intercom  {}  ", plural(self.sessions.len(), "session"));
         let right = format!("{}  Ctrl-C quits", clock_zone(now));
@@ -138,48 +138,48 @@ impl Overview {
         }
         format!(
             "{}{}{}{}",
-            paint.style(Style::Bold, &left),
+            paint.style(TerminalStyle::Bold, &left),
             paint.style(style, &state),
             " ".repeat(gap),
-            paint.style(Style::Dim, &right)
+            paint.style(TerminalStyle::Dim, &right)
         )
     }
 
-    fn session_table(&self, width: usize, now: Timestamp) -> Table {
-        let mut table = Table::new(&["SESSION", "AGENT", "PHASE", "AGE", "TITLE", "WHY"])
+    fn session_table(&self, width: usize, now: Timestamp) -> TerminalTable {
+        let mut table = TerminalTable::new(&["SESSION", "AGENT", "PHASE", "AGE", "TITLE", "WHY"])
             .fit(&["SESSION", "PHASE", "AGE"], fit_of_names(width));
         for session in &self.sessions {
             table.row([
-                Cell::new(&session.label()),
-                Cell::new(session.agent.as_deref().unwrap_or("-")),
-                Cell::styled(phase_style(session), session.phase_word()),
-                Cell::new(&age(session.began_at(), now)),
-                Cell::new(session.own_title().unwrap_or_default()),
+                TerminalCell::new(&session.label()),
+                TerminalCell::new(session.agent.as_deref().unwrap_or("-")),
+                TerminalCell::styled(phase_style(session), session.phase_word()),
+                TerminalCell::new(&age(session.began_at(), now)),
+                TerminalCell::new(session.own_title().unwrap_or_default()),
                 why(session),
             ]);
         }
         table.without_empty()
     }
 
-    fn waiting_table(&self, width: usize, now: Timestamp) -> Table {
-        let mut table = Table::new(&["WAITING", "SESSION", "RISK", "AGE", "WHAT"])
+    fn waiting_table(&self, width: usize, now: Timestamp) -> TerminalTable {
+        let mut table = TerminalTable::new(&["WAITING", "SESSION", "RISK", "AGE", "WHAT"])
             .fit(&["WAITING", "SESSION", "RISK", "AGE"], fit_of_names(width));
         for clearance in &self.clearances {
             table.row([
-                Cell::new(&short(&clearance.id)),
-                Cell::new(&self.names.label(&clearance.session)),
-                Cell::styled(risk_style(&clearance.risk), &clearance.risk),
-                Cell::new(&age(Some(clearance.requested_at), now)),
-                Cell::new(&intercom_types::action::line_of(clearance)),
+                TerminalCell::new(&short(&clearance.id)),
+                TerminalCell::new(&self.names.label(&clearance.session)),
+                TerminalCell::styled(risk_style(&clearance.risk), &clearance.risk),
+                TerminalCell::new(&age(Some(clearance.requested_at), now)),
+                TerminalCell::new(&intercom_types::action::line_of(clearance)),
             ]);
         }
         for question in &self.questions {
             table.row([
-                Cell::new(&short(&question.id)),
-                Cell::new(&self.names.label(&question.session)),
-                Cell::new("-"),
-                Cell::new(&age(Some(question.asked_at), now)),
-                Cell::new(&quoted(question.text.trim())),
+                TerminalCell::new(&short(&question.id)),
+                TerminalCell::new(&self.names.label(&question.session)),
+                TerminalCell::new("-"),
+                TerminalCell::new(&age(Some(question.asked_at), now)),
+                TerminalCell::new(&quoted(question.text.trim())),
             ]);
         }
         table
@@ -197,15 +197,15 @@ impl Overview {
         }
     }
 
-    fn latest_line(&self, entry: &Entry, width: usize, paint: Paint) -> String {
+    fn latest_line(&self, entry: &OverviewEntry, width: usize, paint: Paint) -> String {
         let label = self.names.label(&entry.session);
         let lead = cut(&format!("{}  {label}  ", clock(&entry.at)), width);
         let head = cut_words(&render::last_line(&entry.summary), width - columns(&lead).min(width));
-        format!("{}{}", paint.style(Style::Dim, &lead), paint.style(render::style(entry.summary.tone), &head))
+        format!("{}{}", paint.style(TerminalStyle::Dim, &lead), paint.style(render::style(entry.summary.tone), &head))
     }
 }
 
-impl Entry {
+impl OverviewEntry {
     /// Tells whether the piece is of this message, which then ends with it.
     fn take(&mut self, chunk: &MessageChunk, at: &str) -> bool {
         if !self.message.as_mut().is_some_and(|message| message.take(chunk)) {
@@ -220,8 +220,8 @@ impl Entry {
 }
 
 /// Returns the fit of names. People type them again, so they are whole unless the screen is very narrow.
-fn fit_of_names(width: usize) -> Fit {
-    if width < NARROW { Fit::CutEnd } else { Fit::Whole }
+fn fit_of_names(width: usize) -> TerminalColumnFit {
+    if width < NARROW { TerminalColumnFit::CutEnd } else { TerminalColumnFit::Whole }
 }
 
 /// A table below an empty line; if it is too long, its last line tells how much is missing.
@@ -280,7 +280,7 @@ mod tests {
 
     #[test]
     fn the_overview_shows_what_runs_what_waits_and_what_happened() {
-        let lines = overview().lines(Size { columns: 80, rows: 15 }, Paint::OFF, now());
+        let lines = overview().lines(TerminalSize { columns: 80, rows: 15 }, Paint::OFF, now());
         insta::assert_snapshot!(lines.join("\n"), @r"
         intercom  2 sessions  2 waiting for you               12:00:00 UTC  Ctrl-C quits
 
@@ -322,7 +322,7 @@ mod tests {
                     [Speaker::Agent, Speaker::Thought, Speaker::User].contains(&speaker)
                 }) && !told_about.iter().any(|start| entry.summary.text.starts_with(start))
             });
-            let (own, other): (Vec<&Entry>, Vec<&Entry>) =
+            let (own, other): (Vec<&OverviewEntry>, Vec<&OverviewEntry>) =
                 entries.partition(|entry| entry.session == "ses_1");
             let own: Vec<&str> = own.iter().map(|entry| entry.summary.text.as_str()).collect();
             let expected: Vec<&str> = case.messages.iter().map(|(_, text)| text.as_str()).collect();
@@ -350,7 +350,7 @@ mod tests {
             "update",
             &tool(r#""sessionUpdate": "tool_call_update", "toolCallId": "t1", "status": "completed""#),
         ));
-        let lines = view.lines(Size { columns: 80, rows: 15 }, Paint::OFF, now());
+        let lines = view.lines(TerminalSize { columns: 80, rows: 15 }, Paint::OFF, now());
         insta::assert_snapshot!(lines[lines.len() - 3..].join("\n"), @r"
         11:59:01  shop  session shop created: demo in /w, by ana
         11:59:02  shop  tool>  make test (pending)
@@ -360,20 +360,20 @@ mod tests {
 
     #[test]
     fn nothing_is_erased_behind_a_line_that_fills_the_screen() {
-        let size = Size { columns: 40, rows: 12 };
+        let size = TerminalSize { columns: 40, rows: 12 };
         let frame = overview().frame(size, Paint::OFF, now());
         assert_eq!(frame.matches("\x1b[2K").count(), 12);
         for line in frame.trim_start_matches("\x1b[H").split('\n') {
             assert!(line.starts_with("\x1b[2K") && line.matches('\x1b').count() == 1, "{line:?}");
         }
-        assert!(overview().frame(Size { columns: 40, rows: 40 }, Paint::OFF, now()).ends_with("\n\x1b[J"));
+        assert!(overview().frame(TerminalSize { columns: 40, rows: 40 }, Paint::OFF, now()).ends_with("\n\x1b[J"));
     }
 
     #[test]
     fn it_fits_every_screen() {
         for columns_ in 1..100 {
             for rows in 1..30 {
-                let lines = overview().lines(Size { columns: columns_, rows }, Paint::OFF, now());
+                let lines = overview().lines(TerminalSize { columns: columns_, rows }, Paint::OFF, now());
                 assert!(lines.len() <= rows);
                 assert!(lines.iter().all(|line| columns(line) <= columns_), "{columns_}x{rows}: {lines:#?}");
             }
@@ -392,7 +392,7 @@ mod tests {
         let mut view = overview();
         view.away = true;
         assert!(
-            view.lines(Size { columns: 100, rows: 20 }, Paint::OFF, now())[0].contains("the daemon is away")
+            view.lines(TerminalSize { columns: 100, rows: 20 }, Paint::OFF, now())[0].contains("the daemon is away")
         );
     }
 }

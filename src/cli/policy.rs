@@ -7,14 +7,14 @@ use serde::Deserialize;
 use serde_json::json;
 
 use super::audit::moment;
-use super::failure::Failure;
+use super::failure::CliFailure;
 use super::gutter::wrapped;
 use super::style::risk_style;
-use super::table::{Cell, Fit, Table};
-use super::terminal::{Style, stdout_size};
+use super::table::{TerminalCell, TerminalColumnFit, TerminalTable};
+use super::terminal::{TerminalStyle, stdout_size};
 use super::time::{date_time, date_time_zone};
 use super::url::url;
-use super::{Context, id, out};
+use super::{CliContext, non_empty_id, output};
 use intercom_daemon::config;
 use intercom_policy::{Rule, sentence};
 use intercom_types::action::line;
@@ -27,13 +27,13 @@ use intercom_types::{Time, span};
 #[command(after_help = "\
 Rules are [[rule]] tables in the configuration, never in a workspace. The first that matches decides; without a match, \
 people are asked. docs/POLICY.md has the whole of it.")]
-pub(super) struct Args {
+pub(super) struct PolicyArgs {
     #[command(subcommand)]
-    verb: Verb,
+    verb: PolicyCommand,
 }
 
 #[derive(Debug, clap::Subcommand)]
-enum Verb {
+enum PolicyCommand {
     /// Show the rules in force, one sentence each
     Show,
     /// Check a configuration file without using it, and say what its rules mean; needs no daemon
@@ -44,7 +44,7 @@ enum Verb {
     },
     /// Say which rule decided a clearance, and what each rule makes of it now
     Explain {
-        #[arg(value_name = "CLEARANCE", value_parser = id())]
+        #[arg(value_name = "CLEARANCE", value_parser = non_empty_id())]
         id: String,
     },
     /// Try other rules on everything that was asked, riskiest differences first; changes nothing
@@ -60,26 +60,26 @@ enum Verb {
     Grants,
     /// Take back what was allowed always
     Revoke {
-        #[arg(value_name = "GRANT", value_parser = id())]
+        #[arg(value_name = "GRANT", value_parser = non_empty_id())]
         id: String,
     },
 }
 
-pub(super) async fn run(args: Args, cx: &Context) -> anyhow::Result<()> {
+pub(super) async fn run(args: PolicyArgs, cx: &CliContext) -> anyhow::Result<()> {
     match args.verb {
-        Verb::Show => show(cx).await,
-        Verb::Check { rules } => check(rules, cx),
-        Verb::Explain { id } => explain(&id, cx).await,
-        Verb::Test { rules, since } => test(&rules, since, cx).await,
-        Verb::Grants => grants(cx).await,
-        Verb::Revoke { id } => {
+        PolicyCommand::Show => show(cx).await,
+        PolicyCommand::Check { rules } => check(rules, cx),
+        PolicyCommand::Explain { id } => explain(&id, cx).await,
+        PolicyCommand::Test { rules, since } => test(&rules, since, cx).await,
+        PolicyCommand::Grants => grants(cx).await,
+        PolicyCommand::Revoke { id } => {
             let answer = cx.client.delete(&url(&["grants", &id], &[])).await?;
-            cx.answer(&answer, || Ok(format!("{} revoked", clean(&id))))
+            cx.print_answer(&answer, || Ok(format!("{} revoked", clean(&id))))
         }
     }
 }
 
-async fn show(cx: &Context) -> anyhow::Result<()> {
+async fn show(cx: &CliContext) -> anyhow::Result<()> {
     #[derive(Deserialize)]
     struct Policy {
         loaded_at: String,
@@ -90,24 +90,24 @@ async fn show(cx: &Context) -> anyhow::Result<()> {
         grants: usize,
     }
     let answer = cx.client.get(&url(&["policy"], &[])).await?;
-    cx.answer(&answer, || {
+    cx.print_answer(&answer, || {
         let Policy { loaded_at, rules, ends_at, grants } = answer.parse()?;
         let grants = if grants == 0 { String::new() } else { format!(", {}", plural(grants, "grant")) };
-        out::talk(&format!("{}{grants}, loaded {}", plural(rules.len(), "rule"), date_time_zone(&loaded_at)));
+        output::print_note(&format!("{}{grants}, loaded {}", plural(rules.len(), "rule"), date_time_zone(&loaded_at)));
         Ok(sentences(&rules, &ends_at, Time::now()))
     })
 }
 
-fn check(file: Option<PathBuf>, cx: &Context) -> anyhow::Result<()> {
+fn check(file: Option<PathBuf>, cx: &CliContext) -> anyhow::Result<()> {
     let explicit = file.is_some() || cx.paths.config_explicit;
     let file = file.unwrap_or_else(|| cx.paths.config.clone());
     let config = config::load(Some(&file), explicit)
-        .map_err(|error| Failure::usage(format!("{:#}", anyhow::Error::new(error))))?;
+        .map_err(|error| CliFailure::usage(format!("{:#}", anyhow::Error::new(error))))?;
     if cx.json {
-        return out::print_json(&json!({ "rules": config.rules }).to_string());
+        return output::print_json(&json!({ "rules": config.rules }).to_string());
     }
-    out::talk(&format!("{}: {}, all fine", file.display(), plural(config.rules.len(), "rule")));
-    out::print(&sentences(&config.rules, &[], Time::now()))
+    output::print_note(&format!("{}: {}, all fine", file.display(), plural(config.rules.len(), "rule")));
+    output::print(&sentences(&config.rules, &[], Time::now()))
 }
 
 /// One line for each rule, with when it ends where that is known.
@@ -135,9 +135,9 @@ fn end(at: &str, now: Time) -> String {
     }
 }
 
-async fn explain(id: &str, cx: &Context) -> anyhow::Result<()> {
+async fn explain(id: &str, cx: &CliContext) -> anyhow::Result<()> {
     let answer = cx.client.get(&url(&["clearances", id, "explanation"], &[])).await?;
-    cx.answer(&answer, || {
+    cx.print_answer(&answer, || {
         let ClearanceExplanation { clearance, now, rules, proposal, no_proposal, .. } = answer.parse()?;
         let mut lines =
             vec![format!("{}: {}", short(&clearance.id), intercom_types::action::line_of(&clearance))];
@@ -188,16 +188,16 @@ async fn explain(id: &str, cx: &Context) -> anyhow::Result<()> {
     })
 }
 
-async fn test(file: &PathBuf, since: Option<String>, cx: &Context) -> anyhow::Result<()> {
+async fn test(file: &PathBuf, since: Option<String>, cx: &CliContext) -> anyhow::Result<()> {
     let text = std::fs::read_to_string(file).with_context(|| format!("{} cannot be read", file.display()))?;
     let since = since.map(|since| moment(&since)).transpose()?;
     let body = json!(RulesTest { rules: text, file: Some(file.display().to_string()), since });
     let answer = cx.client.post(&url(&["policy", "test"], &[]), &body).await?;
     if cx.json {
-        return out::print_json(&answer.body);
+        return output::print_json(&answer.body);
     }
     let tested: RulesTestResult = answer.parse()?;
-    out::talk(&format!(
+    output::print_note(&format!(
         "{}: {} allowed, {} denied, {} asked; {} differently than it was",
         plural(tested.requests, "request"),
         tested.allowed,
@@ -205,25 +205,25 @@ async fn test(file: &PathBuf, since: Option<String>, cx: &Context) -> anyhow::Re
         tested.asked,
         tested.different
     ));
-    let mut table = Table::new(&["CLEARANCE", "RISK", "WAS", "WOULD", "WHAT", "WHY"])
-        .fit(&["CLEARANCE", "RISK", "WAS", "WOULD"], Fit::Whole)
-        .fit(&["WHAT", "WHY"], Fit::Below);
+    let mut table = TerminalTable::new(&["CLEARANCE", "RISK", "WAS", "WOULD", "WHAT", "WHY"])
+        .fit(&["CLEARANCE", "RISK", "WAS", "WOULD"], TerminalColumnFit::Whole)
+        .fit(&["WHAT", "WHY"], TerminalColumnFit::Below);
     for found in &tested.differences {
         let was =
             if found.was == "asked" { found.status.to_string() } else { format!("{} by rule", found.was) };
         table.row([
-            Cell::new(&short(&found.clearance)),
-            Cell::styled(risk_style(&found.risk), &found.risk),
-            Cell::new(&was),
-            Cell::styled(Style::Bold, found.would.outcome.as_str()),
-            Cell::new(&line(found.action.as_deref(), &found.title)),
-            Cell::new(&found.would.why),
+            TerminalCell::new(&short(&found.clearance)),
+            TerminalCell::styled(risk_style(&found.risk), &found.risk),
+            TerminalCell::new(&was),
+            TerminalCell::styled(TerminalStyle::Bold, found.would.outcome.as_str()),
+            TerminalCell::new(&line(found.action.as_deref(), &found.title)),
+            TerminalCell::new(&found.would.why),
         ]);
     }
     cx.table(&table, "nothing would have gone another way")
 }
 
-async fn grants(cx: &Context) -> anyhow::Result<()> {
+async fn grants(cx: &CliContext) -> anyhow::Result<()> {
     #[derive(Deserialize)]
     struct Grant {
         id: String,
@@ -236,11 +236,11 @@ async fn grants(cx: &Context) -> anyhow::Result<()> {
     }
     let list = cx.client.list(&["grants"], &[]).await?;
     if cx.json {
-        return out::print_json(&list.body);
+        return output::print_json(&list.body);
     }
-    let mut table = Table::new(&["GRANT", "STATE", "BY", "MADE", "RULE"])
-        .fit(&["GRANT", "STATE", "BY", "MADE"], Fit::Whole)
-        .fit(&["RULE"], Fit::Below);
+    let mut table = TerminalTable::new(&["GRANT", "STATE", "BY", "MADE", "RULE"])
+        .fit(&["GRANT", "STATE", "BY", "MADE"], TerminalColumnFit::Whole)
+        .fit(&["RULE"], TerminalColumnFit::Below);
     for grant in list.items::<Grant>()? {
         let state = match (&grant.revoked_at, &grant.expires_at) {
             (Some(at), _) => format!("revoked {}", date_time(at)),
@@ -249,11 +249,11 @@ async fn grants(cx: &Context) -> anyhow::Result<()> {
             (None, None) => "always".to_owned(),
         };
         table.row([
-            Cell::new(&short(&grant.id)),
-            Cell::new(&state),
-            Cell::new(&grant.created_by),
-            Cell::new(&date_time(&grant.created_at)),
-            Cell::new(&sentence(&grant.rule)),
+            TerminalCell::new(&short(&grant.id)),
+            TerminalCell::new(&state),
+            TerminalCell::new(&grant.created_by),
+            TerminalCell::new(&date_time(&grant.created_at)),
+            TerminalCell::new(&sentence(&grant.rule)),
         ]);
     }
     cx.table(&table, "nothing is allowed always")

@@ -3,47 +3,47 @@
 use jiff::Timestamp;
 
 use super::style::status_style;
-use super::table::{Cell, Fit, Table};
+use super::table::{TerminalCell, TerminalColumnFit, TerminalTable};
 use super::time::age;
 use super::url::url;
-use super::{Context, out};
+use super::{CliContext, output};
 use intercom_types::Prompt;
 use intercom_types::text::{clean, cut_words, short};
 
 /// List the prompts of a session, or take one back
 #[derive(Debug, clap::Args)]
-pub(super) struct Args {
+pub(super) struct PromptsArgs {
     /// A session
-    #[arg(value_name = "SES", value_parser = super::id())]
+    #[arg(value_name = "SES", value_parser = super::non_empty_id())]
     session: String,
     /// Take back this prompt, if it has not been delivered
-    #[arg(long, value_name = "PRM", value_parser = super::id())]
+    #[arg(long, value_name = "PRM", value_parser = super::non_empty_id())]
     remove: Option<String>,
 }
 
 /// Columns of a prompt in the list; the log has all of it.
 const MAX_TEXT: usize = 400;
 
-pub(super) async fn run(args: Args, cx: &Context) -> anyhow::Result<()> {
+pub(super) async fn run(args: PromptsArgs, cx: &CliContext) -> anyhow::Result<()> {
     if let Some(prompt) = args.remove {
         let answer = cx.client.delete(&url(&["prompts", &prompt], &[("session", &args.session)])).await?;
-        return cx.answer(&answer, || Ok(format!("{} taken back", clean(&prompt))));
+        return cx.print_answer(&answer, || Ok(format!("{} taken back", clean(&prompt))));
     }
     let list = cx.client.list(&["sessions", &args.session, "prompts"], &[]).await?;
     if cx.json {
-        return out::print_json(&list.body);
+        return output::print_json(&list.body);
     }
     let now = Timestamp::now();
-    let mut table = Table::new(&["ID", "STATE", "AGE", "BY", "TEXT"])
-        .fit(&["ID", "STATE", "AGE", "BY"], Fit::Whole)
-        .fit(&["TEXT"], Fit::Below);
+    let mut table = TerminalTable::new(&["ID", "STATE", "AGE", "BY", "TEXT"])
+        .fit(&["ID", "STATE", "AGE", "BY"], TerminalColumnFit::Whole)
+        .fit(&["TEXT"], TerminalColumnFit::Below);
     for prompt in list.items::<Prompt>()? {
         table.row([
-            Cell::new(&short(&prompt.id)),
-            Cell::styled(status_style(prompt.state.as_str()), prompt.state.as_str()),
-            Cell::new(&age(Some(prompt.at), now)),
-            Cell::new(&prompt.by),
-            Cell::new(&cut_words(&prompt.text, MAX_TEXT)),
+            TerminalCell::new(&short(&prompt.id)),
+            TerminalCell::styled(status_style(prompt.state.as_str()), prompt.state.as_str()),
+            TerminalCell::new(&age(Some(prompt.at), now)),
+            TerminalCell::new(&prompt.by),
+            TerminalCell::new(&cut_words(&prompt.text, MAX_TEXT)),
         ]);
     }
     cx.table(&table, "no prompts")

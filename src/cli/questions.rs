@@ -4,76 +4,76 @@ use std::fmt::Write as _;
 
 use jiff::Timestamp;
 
-use super::clearances::elsewhere;
-use super::gutter::{BESIDE, block};
+use super::clearances::report_other_requests;
+use super::gutter::{TEXT_GUTTER, block};
 use super::style::status_style;
-use super::table::{Cell, Fit, Table};
-use super::terminal::{self, Paint, Style};
+use super::table::{TerminalCell, TerminalColumnFit, TerminalTable};
+use super::terminal::{self, Paint, TerminalStyle};
 use super::time::age;
 use super::url::url;
-use super::{Context, out};
+use super::{CliContext, output};
 use intercom_types::Question;
 use intercom_types::text::short;
 
 /// List the questions that wait for an answer, oldest first, or show one
 #[derive(Debug, clap::Args)]
 #[command(after_help = "With --json the list is the daemon's own answer, newest first.")]
-pub(super) struct Args {
+pub(super) struct QuestionsArgs {
     /// A question to show
-    #[arg(value_name = "QST", value_parser = super::id(), conflicts_with_all = ["all", "session"])]
+    #[arg(value_name = "QST", value_parser = super::non_empty_id(), conflicts_with_all = ["all", "session"])]
     question: Option<String>,
     /// Also the answered and closed ones
     #[arg(long, short)]
     all: bool,
     /// Only those of this session
-    #[arg(long, short, value_name = "SES", value_parser = super::id())]
+    #[arg(long, short, value_name = "SES", value_parser = super::non_empty_id())]
     session: Option<String>,
 }
 
-pub(super) async fn run(args: Args, cx: &Context) -> anyhow::Result<()> {
+pub(super) async fn run(args: QuestionsArgs, cx: &CliContext) -> anyhow::Result<()> {
     let width = terminal::stdout_size().map(|size| size.columns);
     if let Some(id) = args.question {
         let answer = cx.client.get(&url(&["questions", &id], &[])).await?;
-        return cx.answer(&answer, || Ok(show(&[answer.parse()?], width, cx.paint, Timestamp::now())));
+        return cx.print_answer(&answer, || Ok(show(&[answer.parse()?], width, cx.paint, Timestamp::now())));
     }
     let mut query = Vec::new();
     query.extend((!args.all).then_some(("status", "pending")));
     query.extend(args.session.as_deref().map(|session| ("session", session)));
     let list = cx.client.list(&["questions"], &query).await?;
     if cx.json {
-        return out::print_json(&list.body);
+        return output::print_json(&list.body);
     }
     let mut questions: Vec<Question> = list.items()?;
     Question::sort(&mut questions);
     if questions.is_empty() {
-        out::talk(if args.all { "no questions" } else { "nothing waits for an answer" });
+        output::print_note(if args.all { "no questions" } else { "nothing waits for an answer" });
         if !args.all {
-            elsewhere(cx, "clearance", args.session.as_deref()).await;
+            report_other_requests(cx, "clearance", args.session.as_deref()).await;
         }
         return Ok(());
     }
-    out::print(&show(&questions, width, cx.paint, Timestamp::now()))
+    output::print(&show(&questions, width, cx.paint, Timestamp::now()))
 }
 
 /// A line each, and the whole text below it: nobody answers half a question.
 fn show(questions: &[Question], width: Option<usize>, paint: Paint, now: Timestamp) -> String {
-    let mut table = Table::new(&["ID", "SESSION", "STATUS", "AGE", "TYPE", "ANSWER"])
-        .fit(&["ID", "SESSION", "STATUS", "AGE"], Fit::Whole);
+    let mut table = TerminalTable::new(&["ID", "SESSION", "STATUS", "AGE", "TYPE", "ANSWER"])
+        .fit(&["ID", "SESSION", "STATUS", "AGE"], TerminalColumnFit::Whole);
     for question in questions {
         table.row([
-            Cell::new(&short(&question.id)),
-            Cell::new(&question.session_label()),
-            Cell::styled(status_style(&question.status), &question.status),
-            Cell::new(&age(Some(question.asked_at), now)),
-            Cell::new(question.sort.as_deref().unwrap_or("-")),
-            Cell::new(&answered(question)),
+            TerminalCell::new(&short(&question.id)),
+            TerminalCell::new(&question.session_label()),
+            TerminalCell::styled(status_style(&question.status), &question.status),
+            TerminalCell::new(&age(Some(question.asked_at), now)),
+            TerminalCell::new(question.sort.as_deref().unwrap_or("-")),
+            TerminalCell::new(&answered(question)),
         ]);
     }
     let lines = table.lines(width, paint);
     let mut text = format!("{}\n", lines[0]);
     for (line, question) in lines[1..].iter().zip(questions) {
         writeln!(text, "{line}").expect("a string takes every write");
-        text.push_str(&block(&question.text, BESIDE, width, Style::Plain, paint));
+        text.push_str(&block(&question.text, TEXT_GUTTER, width, TerminalStyle::Plain, paint));
     }
     text
 }

@@ -2,8 +2,8 @@
 
 use std::borrow::Cow;
 
-use super::gutter::{Column, block};
-use super::terminal::{Paint, Style};
+use super::gutter::{TextColumn, block};
+use super::terminal::{Paint, TerminalStyle};
 use intercom_types::event::Speaker;
 use intercom_types::summary::{Summary, Tone};
 use intercom_types::text::{columns, plural};
@@ -14,15 +14,15 @@ const LAST_BELOW: usize = 3;
 /// The gutter of text below a line of ours.
 const BELOW: &str = "    │ ";
 
-pub(super) const fn style(tone: Tone) -> Style {
+pub(super) const fn style(tone: Tone) -> TerminalStyle {
     match tone {
-        Tone::Plain => Style::Plain,
-        Tone::Quiet => Style::Dim,
-        Tone::Strong => Style::Bold,
-        Tone::Person => Style::Cyan,
-        Tone::Good => Style::Green,
-        Tone::Warning => Style::Yellow,
-        Tone::Bad => Style::Red,
+        Tone::Plain => TerminalStyle::Plain,
+        Tone::Quiet => TerminalStyle::Dim,
+        Tone::Strong => TerminalStyle::Bold,
+        Tone::Person => TerminalStyle::Cyan,
+        Tone::Good => TerminalStyle::Green,
+        Tone::Warning => TerminalStyle::Yellow,
+        Tone::Bad => TerminalStyle::Red,
     }
 }
 
@@ -30,18 +30,18 @@ pub(super) const fn style(tone: Tone) -> Style {
 /// text, so that no text can pass for a line of ours.
 pub(super) fn lines(summary: &Summary, lead: &str, width: Option<usize>, paint: Paint) -> String {
     let (plain_mark, style) = (summary.speaker.map_or("", Speaker::mark), style(summary.tone));
-    let mark = paint.style(Style::Dim, plain_mark);
+    let mark = paint.style(TerminalStyle::Dim, plain_mark);
     let blank = " ".repeat(columns(lead));
     let (gutter, indent) = match plain_mark {
         "" => (format!("{blank}    "), columns(lead) + 4),
         own => (format!("{blank}{mark}"), columns(lead) + columns(own)),
     };
     // The first line of ours is not indented: counted as if it were, it is a little shorter than it could be.
-    let mut column = Column::new(gutter, indent.max(1), width, style, paint);
+    let mut column = TextColumn::new(gutter, indent.max(1), width, style, paint);
     let text = column.write(&summary.text) + &column.pause();
-    let mut lines = format!("{}{mark}{text}\n", paint.style(Style::Dim, lead));
+    let mut lines = format!("{}{mark}{text}\n", paint.style(TerminalStyle::Dim, lead));
     if !summary.detail.is_empty() {
-        lines.push_str(&block(&bounded(&summary.detail), BELOW, width, Style::Plain, paint));
+        lines.push_str(&block(&bounded(&summary.detail), BELOW, width, TerminalStyle::Plain, paint));
     }
     lines
 }

@@ -2,11 +2,11 @@
 
 use serde_json::json;
 
-use super::first_words::{Started, WaitArgs};
+use super::startup_wait::{StartedAgent, StartupWaitArgs};
 use super::logs::session;
 use super::url::url;
 use super::wait::last_seq;
-use super::{Context, interrupted, out};
+use super::{CliContext, ctrl_c, output};
 use intercom_types::Session;
 use intercom_types::text::clean;
 
@@ -19,17 +19,17 @@ its turn, 30 seconds at most. An agent that fails meanwhile is exit code 1, with
 Examples:
   intercom resume shop
   intercom stop shop && intercom resume shop      restarts an agent that runs")]
-pub(super) struct Args {
+pub(super) struct ResumeArgs {
     /// A session
-    #[arg(value_name = "SES", value_parser = super::id())]
+    #[arg(value_name = "SES", value_parser = super::non_empty_id())]
     session: String,
     #[command(flatten)]
-    wait: WaitArgs,
+    wait: StartupWaitArgs,
 }
 
-pub(super) async fn run(args: Args, cx: &Context) -> anyhow::Result<()> {
+pub(super) async fn run(args: ResumeArgs, cx: &CliContext) -> anyhow::Result<()> {
     let limit = args.wait.limit(cx);
-    interrupted::note_session(&args.session, cx);
+    ctrl_c::set_session_note(&args.session, cx);
     // Read before it starts: a prompt leaves the queue as soon as its agent runs.
     let prompted = session(&args.session, cx).await?.queue > 0;
     let after = last_seq(&cx.client).await?;
@@ -37,7 +37,7 @@ pub(super) async fn run(args: Args, cx: &Context) -> anyhow::Result<()> {
     let session: Session = answer.parse()?;
     if !cx.json {
         let life = format!(", generation {}", session.generation);
-        out::print(&format!("{} {}{life}", clean(&session.label()), clean(&session.phase)))?;
+        output::print(&format!("{} {}{life}", clean(&session.label()), clean(&session.phase)))?;
     }
-    Started { answer, session, prompted, after }.follow(limit, cx).await
+    StartedAgent { answer, session, prompted, after }.follow(limit, cx).await
 }

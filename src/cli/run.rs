@@ -6,12 +6,12 @@ use anyhow::Context as _;
 use serde::Deserialize;
 use serde_json::json;
 
-use super::failure::{Failure, Refusal};
-use super::first_words::{Started, WaitArgs};
-use super::start::Starter;
+use super::failure::{CliFailure, DaemonRefusal};
+use super::startup_wait::{StartedAgent, StartupWaitArgs};
+use super::start::DaemonStarter;
 use super::url::url;
-use super::{Context, interrupted, out, send};
-use intercom_daemon::config::{self, DEMO_AGENT, known};
+use super::{CliContext, ctrl_c, output, send};
+use intercom_daemon::config::{self, DEMO_AGENT, catalog_agent};
 use intercom_types::text::{clean, short};
 use intercom_types::{NewSession, Session};
 
@@ -29,7 +29,7 @@ Examples:
   id=$(intercom run --agent demo - < task.md) && intercom wait $id --for ended
 
 It starts a daemon in the background if there is none.")]
-pub(super) struct Args {
+pub(super) struct RunArgs {
     /// A profile of the configuration; see `intercom agents`
     #[arg(long, value_name = "NAME", conflicts_with = "command")]
     agent: Option<String>,
@@ -55,7 +55,7 @@ pub(super) struct Args {
     #[arg(long, value_name = "ID")]
     resume: Option<String>,
     #[command(flatten)]
-    wait: WaitArgs,
+    wait: StartupWaitArgs,
     /// Fail if no daemon is running, instead of starting one
     #[arg(long)]
     no_start: bool,
@@ -69,12 +69,12 @@ pub(super) struct Args {
     command: Vec<String>,
 }
 
-pub(super) async fn run(args: Args, cx: &Context) -> anyhow::Result<()> {
+pub(super) async fn run(args: RunArgs, cx: &CliContext) -> anyhow::Result<()> {
     let meant = args.prompt.as_deref().filter(|word| args.agent.is_none() && is_agent(word, cx));
     if !args.more_words.is_empty() {
         let hint = meant.map(|name| format!("did you mean `--agent {name}`?"));
         let hint = hint.unwrap_or_else(|| "put the prompt in quotes".to_owned());
-        return Err(Failure::usage("the prompt is one argument, and there are more").hint(hint).into());
+        return Err(CliFailure::usage("the prompt is one argument, and there are more").hint(hint).into());
     }
     // A workspace that has a name may have an agent of its own: the daemon knows.
     if args.agent.is_none() && args.command.is_empty() && args.workspace.is_none() {
@@ -82,29 +82,29 @@ pub(super) async fn run(args: Args, cx: &Context) -> anyhow::Result<()> {
             Some(name) => format!("did you mean `--agent {name}`?"),
             None => profiles(cx).await,
         };
-        return Err(Failure::usage("name an agent with --agent NAME, or a command after `--`")
+        return Err(CliFailure::usage("name an agent with --agent NAME, or a command after `--`")
             .hint(hint)
             .into());
     }
     let (limit, prompted) = (args.wait.limit(cx), args.prompt.is_some());
-    let starter = if args.no_start { None } else { Starter::local(cx) };
+    let starter = if args.no_start { None } else { DaemonStarter::local(cx) };
     let body = request(args, &std::env::current_dir()?)?;
     if let Some(starter) = starter {
         starter.ensure_with_console(cx).await?;
     }
-    interrupted::note(format!("see whether the agent was started: {} ls", cx.call));
+    ctrl_c::set_note(format!("see whether the agent was started: {} ls", cx.command_prefix));
     let answer = match cx.client.post(&url(&["sessions"], &[]), &json!(body)).await {
         Ok(answer) => answer,
         Err(error) => return Err(not_spawned(error, cx)?),
     };
     let session: Session = answer.parse()?;
     if !cx.json {
-        out::print(&clean(&session.id))?;
+        output::print(&clean(&session.id))?;
     }
-    Started { answer, session, prompted, after: 0 }.follow(limit, cx).await
+    StartedAgent { answer, session, prompted, after: 0 }.follow(limit, cx).await
 }
 
-fn request(args: Args, cwd: &Path) -> anyhow::Result<NewSession> {
+fn request(args: RunArgs, cwd: &Path) -> anyhow::Result<NewSession> {
     let (command, arguments) = match args.command.split_first() {
         Some((command, arguments)) => (Some(program(command, cwd)), arguments.to_vec()),
         None => (None, Vec::new()),
@@ -133,7 +133,7 @@ fn workspace(typed: Option<String>, cwd: &Path) -> anyhow::Result<String> {
         return text(std::path::absolute(path)?);
     }
     if typed.is_empty() || typed.contains('/') {
-        return Err(Failure::failed(format!("the workspace {typed:?} is not a directory")).into());
+        return Err(CliFailure::failed(format!("the workspace {typed:?} is not a directory")).into());
     }
     Ok(typed)
 }
@@ -159,29 +159,29 @@ fn variable(typed: &str) -> Result<(String, String), String> {
 }
 
 /// A session whose program could not be run is kept as failed: it is named like any other, with what starts it again.
-fn not_spawned(error: anyhow::Error, cx: &Context) -> anyhow::Result<anyhow::Error> {
+fn not_spawned(error: anyhow::Error, cx: &CliContext) -> anyhow::Result<anyhow::Error> {
     #[derive(Deserialize)]
-    struct Kept {
+    struct UnspawnedSession {
         session: String,
     }
-    let refusal = error.downcast::<Refusal>()?;
-    let kept = serde_json::from_str::<Kept>(&refusal.body).ok().filter(|_| refusal.code == "spawn_failed");
-    let Some(Kept { session }) = kept else { return Ok(refusal.into()) };
+    let refusal = error.downcast::<DaemonRefusal>()?;
+    let kept = serde_json::from_str::<UnspawnedSession>(&refusal.body).ok().filter(|_| refusal.code == "spawn_failed");
+    let Some(UnspawnedSession { session }) = kept else { return Ok(refusal.into()) };
     if !cx.json {
-        out::print(&clean(&session))?;
+        output::print(&clean(&session))?;
     }
     let remedy = refusal.remedy().unwrap_or("mend that").to_owned();
-    let hint = format!("{remedy}; then start it: `{} resume {}`", cx.call, short(&session));
+    let hint = format!("{remedy}; then start it: `{} resume {}`", cx.command_prefix, short(&session));
     Ok(refusal.hint(hint).into())
 }
 
 /// Tells whether this is the name of an agent, with and without a daemon.
-fn is_agent(word: &str, cx: &Context) -> bool {
+fn is_agent(word: &str, cx: &CliContext) -> bool {
     let config = config::load(Some(&cx.paths.config), cx.paths.config_explicit).unwrap_or_default();
-    config.agents.contains_key(word) || word == DEMO_AGENT || known(word).is_some()
+    config.agents.contains_key(word) || word == DEMO_AGENT || catalog_agent(word).is_some()
 }
 
-async fn profiles(cx: &Context) -> String {
+async fn profiles(cx: &CliContext) -> String {
     #[derive(Deserialize)]
     struct Profile {
         name: String,
@@ -200,13 +200,13 @@ async fn profiles(cx: &Context) -> String {
 mod tests {
     use clap::Parser as _;
 
-    use super::super::{Cli, Remote, Verb};
+    use super::super::{CommandLine, RemoteCommand, TopLevelCommand};
     use super::*;
 
-    fn parse(line: &[&str]) -> Result<Args, clap::Error> {
-        let cli = Cli::try_parse_from(["intercom", "run"].iter().chain(line))?;
+    fn parse(line: &[&str]) -> Result<RunArgs, clap::Error> {
+        let cli = CommandLine::try_parse_from(["intercom", "run"].iter().chain(line))?;
         match cli.verb {
-            Verb::Remote(Remote::Run(args)) => Ok(args),
+            TopLevelCommand::Remote(RemoteCommand::Run(args)) => Ok(args),
             other => panic!("{other:?}"),
         }
     }

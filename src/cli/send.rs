@@ -5,69 +5,69 @@ use std::io::{IsTerminal as _, Read as _};
 use anyhow::Context as _;
 use serde_json::json;
 
-use super::failure::{Failure, Refusal};
+use super::failure::{CliFailure, DaemonRefusal};
 use super::url::url;
-use super::{Context, decide, interrupted, out, shell_variables};
+use super::{CliContext, decide, ctrl_c, output, shell_variables};
 use intercom_types::text::{clean, short};
 use intercom_types::{Delivery, FailureKind, NewPrompt, Phase, Prompt, PromptState, Session};
 
 /// Send a prompt to an agent, now or as soon as it takes one
 #[derive(Debug, clap::Args)]
-pub(super) struct Args {
+pub(super) struct SendArgs {
     /// A session
-    #[arg(value_name = "SES", value_parser = super::id())]
+    #[arg(value_name = "SES", value_parser = super::non_empty_id())]
     session: String,
     /// What the agent shall do; `-` reads it from stdin
     #[arg(value_name = "TEXT")]
     text: String,
 }
 
-pub(super) async fn run(args: Args, cx: &Context) -> anyhow::Result<()> {
+pub(super) async fn run(args: SendArgs, cx: &CliContext) -> anyhow::Result<()> {
     let body = json!(NewPrompt::of(&text(args.text)?));
     let name = clean(&args.session);
-    interrupted::note(format!("see whether the prompt was delivered: {} prompts {name}", cx.call));
+    ctrl_c::set_note(format!("see whether the prompt was delivered: {} prompts {name}", cx.command_prefix));
     let sent = cx.client.post(&url(&["sessions", &args.session, "prompts"], &[]), &body).await;
     let answer = match sent {
-        Err(error) if error.downcast_ref::<Refusal>().is_some_and(|refusal| refusal.code == "ended") => {
+        Err(error) if error.downcast_ref::<DaemonRefusal>().is_some_and(|refusal| refusal.code == "ended") => {
             return Err(ended_without_log_in(&args.session, cx).await.unwrap_or(error));
         }
         sent => sent?,
     };
     let prompt: Prompt = answer.parse()?;
-    cx.answer(&answer, || Ok(format!("{} {}", short(&prompt.id), clean(prompt.state.as_str()))))?;
-    say_missing_log_in(&args.session, &prompt, cx).await;
-    decide::settle(&match prompt.state {
+    cx.print_answer(&answer, || Ok(format!("{} {}", short(&prompt.id), clean(prompt.state.as_str()))))?;
+    warn_missing_log_in(&args.session, &prompt, cx).await;
+    decide::check_delivery(&match prompt.state {
         PromptState::Delivered => Delivery::Delivered,
         PromptState::Failed(cause) => Delivery::Failed(cause),
         other => Delivery::Other(other.as_str().to_owned()),
     })
 }
 
-async fn look(session: &str, cx: &Context) -> Option<Session> {
+async fn fetch_session(session: &str, cx: &CliContext) -> Option<Session> {
     cx.client.get(&url(&["sessions", session], &[])).await.ok()?.parse().ok()
 }
 
 /// The failure of a session that has ended for want of a log-in.
-async fn ended_without_log_in(session: &str, cx: &Context) -> Option<anyhow::Error> {
-    let session = look(session, cx).await?;
+async fn ended_without_log_in(session: &str, cx: &CliContext) -> Option<anyhow::Error> {
+    let session = fetch_session(session, cx).await?;
     let failed = session.failed.as_ref().filter(|failed| failed.kind == FailureKind::LogIn)?;
-    Some(Failure::of_agent(&session, &failed.reason, cx).into())
+    Some(CliFailure::of_agent(&session, &failed.reason, cx).into())
 }
 
 /// Says why a prompt will not be carried out before somebody logs in, and what to do. The prompt is kept.
-async fn say_missing_log_in(session: &str, prompt: &Prompt, cx: &Context) {
-    let Some(session) = look(session, cx).await else { return };
+async fn warn_missing_log_in(session: &str, prompt: &Prompt, cx: &CliContext) {
+    let Some(session) = fetch_session(session, cx).await else { return };
     let name = clean(&session.label());
     let failed = session.failed.as_ref().filter(|failed| failed.kind == FailureKind::LogIn);
     if let Some(failed) = failed {
-        out::advise(&format!("warning: {name} failed: {}", clean(&failed.reason)));
+        output::advise(&format!("warning: {name} failed: {}", clean(&failed.reason)));
         let hint = shell_variables::log_in_hint(&session, cx).or_else(|| failed.hint.clone());
         if let Some(hint) = hint {
-            out::advise(&format!("hint: {}", clean(&hint)));
+            output::advise(&format!("hint: {}", clean(&hint)));
         }
     } else if prompt.state == PromptState::Queued && session.phase == Phase::Idle {
         let why = session.why.as_str();
-        out::advise(&format!("warning: the prompt waits; {name}: {}", clean(why)));
+        output::advise(&format!("warning: the prompt waits; {name}: {}", clean(why)));
     }
 }
 
@@ -76,7 +76,7 @@ pub(super) fn text(typed: String) -> anyhow::Result<String> {
     let mut text = typed;
     if text == "-" {
         if std::io::stdin().is_terminal() {
-            out::talk("reading from the terminal; end with Ctrl-D");
+            output::print_note("reading from the terminal; end with Ctrl-D");
         }
         text.clear();
         std::io::stdin().read_to_string(&mut text).context("could not read stdin")?;
@@ -85,7 +85,7 @@ pub(super) fn text(typed: String) -> anyhow::Result<String> {
         }
     }
     if text.trim().is_empty() {
-        return Err(Failure::usage("the text is empty").into());
+        return Err(CliFailure::usage("the text is empty").into());
     }
     Ok(text)
 }

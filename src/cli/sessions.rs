@@ -3,37 +3,37 @@
 use anyhow::Context as _;
 use serde_json::{Value, json};
 
-use super::Context;
-use super::table::{Cell, Fit, Table};
+use super::CliContext;
+use super::table::{TerminalCell, TerminalColumnFit, TerminalTable};
 use super::time::date_time;
 use super::url::url;
 use intercom_types::text::clean;
 
 /// List the sessions that an ACP agent itself remembers; `run --resume ID` goes on with one
 #[derive(Debug, clap::Args)]
-pub(super) struct Args {
+pub(super) struct SessionsArgs {
     /// A session of an agent that runs
-    #[arg(value_name = "SES", value_parser = super::id())]
+    #[arg(value_name = "SES", value_parser = super::non_empty_id())]
     session: String,
 }
 
-pub(super) async fn run(args: Args, cx: &Context) -> anyhow::Result<()> {
+pub(super) async fn run(args: SessionsArgs, cx: &CliContext) -> anyhow::Result<()> {
     let answer = cx.client.post(&url(&["sessions", &args.session, "list"], &[]), &json!({})).await?;
     if cx.json {
-        return super::out::print_json(&answer.body);
+        return super::output::print_json(&answer.body);
     }
     let body: Value = answer.parse()?;
     let listed = body.get("sessions").and_then(Value::as_array).context("an odd answer")?;
-    let mut table = Table::new(&["ID", "UPDATED", "CWD", "TITLE"])
-        .fit(&["ID", "UPDATED"], Fit::Whole)
-        .fit(&["CWD"], Fit::CutMiddle);
+    let mut table = TerminalTable::new(&["ID", "UPDATED", "CWD", "TITLE"])
+        .fit(&["ID", "UPDATED"], TerminalColumnFit::Whole)
+        .fit(&["CWD"], TerminalColumnFit::CutMiddle);
     for one in listed {
         let get = |key: &str| one.get(key).and_then(Value::as_str).map(clean).unwrap_or_default();
         table.row([
-            Cell::new(&get("sessionId")),
-            Cell::new(&date_time(&get("updatedAt"))),
-            Cell::new(&get("cwd")),
-            Cell::new(&get("title")),
+            TerminalCell::new(&get("sessionId")),
+            TerminalCell::new(&date_time(&get("updatedAt"))),
+            TerminalCell::new(&get("cwd")),
+            TerminalCell::new(&get("title")),
         ]);
     }
     cx.table(&table, "it remembers none")

@@ -3,11 +3,11 @@
 
 use std::ffi::OsString;
 
-use super::Context;
-use super::daemon::Service;
+use super::CliContext;
+use super::daemon::InstalledService;
 use super::daemon_info::DaemonInfo;
 use super::transport::Transport;
-use intercom_daemon::config::{self, Known, known};
+use intercom_daemon::config::{self, CatalogAgent, catalog_agent};
 use intercom_types::{FailureKind, Session};
 
 /// The variables of a process.
@@ -39,21 +39,21 @@ pub(super) fn restart_command(names: &[&str], is_service: bool) -> String {
 
 /// Returns advice about an agent without a log-in, if this shell has a key that the daemon lacks, or another
 /// one than the daemon.
-pub(super) fn log_in_hint(session: &Session, cx: &Context) -> Option<String> {
+pub(super) fn log_in_hint(session: &Session, cx: &CliContext) -> Option<String> {
     let failed = session.failed.as_ref().filter(|failed| failed.kind == FailureKind::LogIn)?;
-    let known = session.agent.as_deref().and_then(known)?;
+    let known = session.agent.as_deref().and_then(catalog_agent)?;
     if !matches!(cx.client.transport(), Transport::Unix(_)) || !passes_keys(known, cx) {
         return None;
     }
     let daemon = DaemonInfo::read(&cx.paths.daemon_json())?.environment()?;
     let (names, why) = newer_key(known, &std::env::vars_os().collect(), &daemon)?;
-    let command = restart_command(&names, Service::installed(cx).is_some());
+    let command = restart_command(&names, InstalledService::installed(cx).is_some());
     let after = failed.after_log_in.as_ref().map(|after| format!("; then {after}")).unwrap_or_default();
     Some(format!("{why}: `{command}`{after}"))
 }
 
 /// Tells whether the agent of this name gets its keys from the daemon.
-fn passes_keys(known: &Known, cx: &Context) -> bool {
+fn passes_keys(known: &CatalogAgent, cx: &CliContext) -> bool {
     let config = config::load(Some(&cx.paths.config), cx.paths.config_explicit).unwrap_or_default();
     let own = config.agents.get(known.name);
     own.is_none_or(|profile| {
@@ -63,7 +63,11 @@ fn passes_keys(known: &Known, cx: &Context) -> bool {
 }
 
 /// The first complete key of this shell that the daemon does not have in the same way, with a sentence about it.
-fn newer_key(known: &Known, here: &Variables, daemon: &Variables) -> Option<(Vec<&'static str>, String)> {
+fn newer_key(
+    known: &CatalogAgent,
+    here: &Variables,
+    daemon: &Variables,
+) -> Option<(Vec<&'static str>, String)> {
     let key = known.keys.iter().find(|key| key.iter().all(|name| value(here, name).is_some()))?;
     let lacking: Vec<&str> = key.iter().copied().filter(|name| value(daemon, name).is_none()).collect();
     if !lacking.is_empty() {
@@ -86,7 +90,7 @@ mod tests {
 
     #[test]
     fn a_key_of_this_shell_is_named_if_the_daemon_lacks_it_or_has_another_and_no_value_is_shown() {
-        let claude = known("claude").unwrap();
+        let claude = catalog_agent("claude").unwrap();
         let check = |here: &[(&str, &str)], daemon: &[(&str, &str)]| {
             newer_key(claude, &variables(here), &variables(daemon)).map(|(_, why)| why)
         };
@@ -98,7 +102,7 @@ mod tests {
         assert_eq!(check(&[(key, "secret")], &[(key, "old")]).as_deref(), Some(other));
         assert_eq!(check(&[(key, "secret")], &[(key, "secret")]), None);
         assert_eq!(check(&[(key, "")], &[]), None);
-        let qwen = known("qwen").unwrap();
+        let qwen = catalog_agent("qwen").unwrap();
         let part = variables(&[("OPENAI_API_KEY", "x")]);
         assert_eq!(newer_key(qwen, &part, &variables(&[])), None, "the rest of the set is missing");
     }

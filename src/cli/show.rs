@@ -5,14 +5,14 @@ use std::fmt::Write as _;
 use jiff::Timestamp;
 use serde_json::json;
 
-use super::failure::Refusal;
-use super::gutter::{advice_lines, beside, hanging};
+use super::failure::DaemonRefusal;
+use super::gutter::{advice_lines, hanging, indented_block};
 use super::render::waiting;
 use super::style::phase_style;
-use super::terminal::{Paint, Style, stdout_size};
+use super::terminal::{Paint, TerminalStyle, stdout_size};
 use super::time::{age, local_times, show_time};
 use super::url::url;
-use super::{Context, shell_variables};
+use super::{CliContext, shell_variables};
 use intercom_types::text::{clean, cut_words};
 use intercom_types::{FailureSeen, Preset, Session, SessionExit, SessionProcess, Time, Usage};
 
@@ -20,15 +20,15 @@ use intercom_types::{FailureSeen, Preset, Session, SessionExit, SessionProcess, 
 ///
 /// A failure that an operator is shown here is seen: it no longer stands out in lists.
 #[derive(Debug, clap::Args)]
-pub(super) struct Args {
+pub(super) struct ShowArgs {
     /// A session
-    #[arg(value_name = "SES", value_parser = super::id())]
+    #[arg(value_name = "SES", value_parser = super::non_empty_id())]
     session: String,
 }
 
-pub(super) async fn run(args: Args, cx: &Context) -> anyhow::Result<()> {
+pub(super) async fn run(args: ShowArgs, cx: &CliContext) -> anyhow::Result<()> {
     let answer = cx.client.get(&url(&["sessions", &args.session], &[])).await?;
-    cx.answer(&answer, || {
+    cx.print_answer(&answer, || {
         let mut session: Session = answer.parse()?;
         if let Some(hint) = shell_variables::log_in_hint(&session, cx) {
             session.failed.iter_mut().for_each(|failed| failed.hint = Some(hint.clone()));
@@ -44,7 +44,7 @@ pub(super) async fn run(args: Args, cx: &Context) -> anyhow::Result<()> {
         let path = url(&["sessions", &session.id, "seen"], &[]);
         // Whoever may only look has not taken it over from those who can act.
         match cx.client.post(&path, &json!(FailureSeen { at: Some(failed.at.to_string()) })).await {
-            Err(error) if !error.is::<Refusal>() => return Err(error),
+            Err(error) if !error.is::<DaemonRefusal>() => return Err(error),
             _ => {}
         }
     }
@@ -112,10 +112,10 @@ fn detail(session: &Session, paint: Paint, now: Timestamp) -> String {
         let Some(value) = value.filter(|value| !value.is_empty()) else { continue };
         let style = match name {
             "phase" => phase_style(session),
-            "failed" => Style::Red,
-            _ => Style::Plain,
+            "failed" => TerminalStyle::Red,
+            _ => TerminalStyle::Plain,
         };
-        let label = paint.style(Style::Dim, &format!("{name:<11}"));
+        let label = paint.style(TerminalStyle::Dim, &format!("{name:<11}"));
         // Commands are to be pasted: no line is broken inside of one.
         let line = if name == WHAT_TO_DO {
             let room = stdout_size().map(|size| size.columns.saturating_sub(11));
@@ -129,16 +129,16 @@ fn detail(session: &Session, paint: Paint, now: Timestamp) -> String {
     }
     let processes = session.processes.as_deref().unwrap_or_default();
     if !processes.is_empty() {
-        text.push_str(&paint.style(Style::Dim, "processes"));
+        text.push_str(&paint.style(TerminalStyle::Dim, "processes"));
         text.push('\n');
         for process in processes {
             writeln!(text, "  {}", one_process(process)).expect("a string takes every write");
         }
     }
     if let Some(tail) = Some(session.stderr_tail.as_str()).filter(|tail| !tail.trim().is_empty()) {
-        text.push_str(&paint.style(Style::Dim, "stderr"));
+        text.push_str(&paint.style(TerminalStyle::Dim, "stderr"));
         text.push('\n');
-        text.push_str(&beside(tail, paint));
+        text.push_str(&indented_block(tail, paint));
     }
     text
 }

@@ -4,31 +4,31 @@ use serde::Deserialize;
 
 use super::checks::{self, Check};
 use super::url::url;
-use super::{Context, doctor, out};
-use intercom_bridges::slack::doctor::{Finding, check};
+use super::{CliContext, doctor, output};
+use intercom_bridges::slack::doctor::{SetupFinding, check};
 use intercom_bridges::slack::manifest::MANIFEST;
 use intercom_daemon::config;
 
 /// Set up Slack: the app's manifest, and what is missing
 #[derive(Debug, clap::Args)]
 #[command(after_help = "docs/SLACK.md leads from nothing to the first approval in ten minutes.")]
-pub(super) struct Args {
+pub(super) struct SlackArgs {
     #[command(subcommand)]
-    verb: Verb,
+    verb: SlackSetupCommand,
 }
 
 #[derive(Debug, clap::Subcommand)]
-enum Verb {
+enum SlackSetupCommand {
     /// Print the manifest of the Slack app, to be pasted into Slack's page for new apps
     Manifest,
     /// Check everything from the tokens to the channel, and say what is missing
     Doctor,
 }
 
-pub(super) async fn run(args: Args, cx: &Context) -> anyhow::Result<()> {
+pub(super) async fn run(args: SlackArgs, cx: &CliContext) -> anyhow::Result<()> {
     match args.verb {
-        Verb::Manifest => out::print(MANIFEST.trim_end()),
-        Verb::Doctor => {
+        SlackSetupCommand::Manifest => output::print(MANIFEST.trim_end()),
+        SlackSetupCommand::Doctor => {
             let config = config::load(Some(&cx.paths.config), cx.paths.config_explicit)?;
             let daemon = daemon(cx).await;
             let mut found: Vec<Check> = check(&config).await.into_iter().map(shown).collect();
@@ -38,8 +38,8 @@ pub(super) async fn run(args: Args, cx: &Context) -> anyhow::Result<()> {
     }
 }
 
-fn shown(finding: Finding) -> Check {
-    let Finding { name, detail, hint } = finding;
+fn shown(finding: SetupFinding) -> Check {
+    let SetupFinding { name, detail, hint } = finding;
     match hint {
         None => Check::ok(&name, detail),
         Some(hint) => Check::wrong(&name, detail, hint),
@@ -47,7 +47,7 @@ fn shown(finding: Finding) -> Check {
 }
 
 /// Checks the running daemon's view of Slack.
-pub(super) async fn daemon(cx: &Context) -> Option<Check> {
+pub(super) async fn daemon(cx: &CliContext) -> Option<Check> {
     #[derive(Deserialize)]
     struct Health {
         #[serde(default)]

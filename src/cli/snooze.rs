@@ -2,7 +2,7 @@
 
 use serde_json::json;
 
-use super::Context;
+use super::CliContext;
 use super::time::show_time;
 use super::url::url;
 use intercom_types::text::clean;
@@ -10,22 +10,22 @@ use intercom_types::{Session, SnoozeRequest};
 
 /// Take no steps about a session that seems stuck, for a while
 #[derive(Debug, clap::Args)]
-pub(super) struct Args {
+pub(super) struct SnoozeArgs {
     /// A session
-    #[arg(value_name = "SES", value_parser = super::id())]
+    #[arg(value_name = "SES", value_parser = super::non_empty_id())]
     session: String,
     /// How long, such as `30m` or `2h`; `off` ends it
     #[arg(value_name = "TIME")]
     time: String,
 }
 
-pub(super) async fn run(args: Args, cx: &Context) -> anyhow::Result<()> {
+pub(super) async fn run(args: SnoozeArgs, cx: &CliContext) -> anyhow::Result<()> {
     let path = url(&["sessions", &args.session, "snooze"], &[]);
     let answer = cx.client.post(&path, &json!(SnoozeRequest { r#for: args.time })).await?;
     let session: Session = answer.parse()?;
     let name = clean(&session.name_and_id());
     let until = session.standing.and_then(|standing| standing.snoozed_until);
-    cx.answer(&answer, || {
+    cx.print_answer(&answer, || {
         Ok(match until {
             Some(until) => format!("{name} is left in peace until {}", show_time(until)),
             None => format!("{name} is watched again"),

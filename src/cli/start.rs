@@ -15,14 +15,14 @@ use nix::fcntl::{Flock, FlockArg};
 use tokio::process::{Child, Command};
 use tokio::time::{Instant, sleep, timeout_at};
 
-use super::daemon::Service;
+use super::daemon::InstalledService;
 use super::daemon_info::DaemonInfo;
-use super::failure::Failure;
+use super::failure::CliFailure;
 use super::shell_variables::Variables;
 use super::transport::{Transport, is_listening};
-use super::{Context, console, out, shell_variables};
+use super::{CliContext, console, output, shell_variables};
 use crate::lifecycle;
-use intercom_daemon::config::{self, Config, KNOWN, Paths};
+use intercom_daemon::config::{self, Config, AGENT_CATALOG, DaemonPaths};
 use intercom_host::{PART_VARIABLE, SESSION_VARIABLE};
 use intercom_types::text::clean;
 
@@ -44,16 +44,16 @@ const KEPT_PREFIXES: &[&str] = &["LC_", "XDG_", "INTERCOM_", "SSL_CERT_"];
 const DAEMON_PREFIXES: &[&str] = &["INTERCOM_SLACK_", "INTERCOM_API_"];
 
 #[derive(Debug)]
-pub(super) struct Starter {
-    paths: Paths,
-    service: Option<Service>,
+pub(super) struct DaemonStarter {
+    paths: DaemonPaths,
+    service: Option<InstalledService>,
     /// Variables of the daemon before, which a new one gets if this shell does not set them.
     kept: Variables,
 }
 
-impl Starter {
-    fn new(cx: &Context) -> Self {
-        Self { paths: cx.paths.clone(), service: Service::installed(cx), kept: Variables::new() }
+impl DaemonStarter {
+    fn new(cx: &CliContext) -> Self {
+        Self { paths: cx.paths.clone(), service: InstalledService::installed(cx), kept: Variables::new() }
     }
 
     /// Returns the names of variables for agents and bridges that the running daemon has and this shell does not set. A daemon that
@@ -89,17 +89,17 @@ impl Starter {
 
     fn config(&self) -> anyhow::Result<Config> {
         config::load(Some(&self.paths.config), self.paths.config_explicit).map_err(|error| {
-            Failure::failed(format!("no daemon can be started: {:#}", anyhow::Error::new(error))).into()
+            CliFailure::failed(format!("no daemon can be started: {:#}", anyhow::Error::new(error))).into()
         })
     }
 
     /// One for the daemon of this machine; `None` if the daemon is elsewhere.
-    pub(super) fn local(cx: &Context) -> Option<Self> {
+    pub(super) fn local(cx: &CliContext) -> Option<Self> {
         matches!(cx.client.transport(), Transport::Unix(_)).then(|| Self::new(cx))
     }
 
     /// The same for a person, who is told if a new daemon has no console.
-    pub(super) async fn ensure_with_console(&self, cx: &Context) -> anyhow::Result<()> {
+    pub(super) async fn ensure_with_console(&self, cx: &CliContext) -> anyhow::Result<()> {
         let was_there = self.is_there().await;
         self.ensure().await?;
         if !was_there {
@@ -124,7 +124,7 @@ impl Starter {
                 return Ok(());
             }
             if Instant::now() >= until {
-                return Err(Failure::failed(
+                return Err(CliFailure::failed(
                     "another `intercom` is starting a daemon, and does not get there",
                 )
                 .into());
@@ -135,9 +135,9 @@ impl Starter {
             return Ok(());
         }
         if let Some(service) = &self.service {
-            match ask(service, until).await {
+            match start_service(service, until).await {
                 Ok(()) => return self.service_ready(service, until).await,
-                Err(why) => out::talk(&format!(
+                Err(why) => output::print_note(&format!(
                     "the installed service does not start ({why}); starting a daemon without it"
                 )),
             }
@@ -156,12 +156,12 @@ impl Starter {
         Ok(Flock::lock(file, FlockArg::LockExclusiveNonblock).ok())
     }
 
-    async fn service_ready(&self, service: &Service, until: Instant) -> anyhow::Result<()> {
+    async fn service_ready(&self, service: &InstalledService, until: Instant) -> anyhow::Result<()> {
         while !self.is_there().await {
             if Instant::now() >= until {
                 let socket = self.paths.socket.display();
                 let message = format!("the service was started, but nobody listens on {socket} after 5 s");
-                return Err(Failure::failed(message).hint(service.log).into());
+                return Err(CliFailure::failed(message).hint(service.log).into());
             }
             sleep(LOOK_AGAIN).await;
         }
@@ -176,7 +176,7 @@ impl Starter {
         let mut child = self.spawn(&config, log)?;
         loop {
             if self.is_there().await {
-                out::talk(&format!("started a daemon (pid {})", child.id().unwrap_or_default()));
+                output::print_note(&format!("started a daemon (pid {})", child.id().unwrap_or_default()));
                 return Ok(());
             }
             let ended = child.try_wait()?;
@@ -184,13 +184,13 @@ impl Starter {
             // The loser of two: the other one is about to listen.
             let other = end.iter().any(|line| line.contains("another intercom"));
             if (ended.is_some() && !other) || Instant::now() >= until {
-                out::talk(&format!("the end of {}:", path.display()));
+                output::print_note(&format!("the end of {}:", path.display()));
                 for line in &end {
-                    out::talk(&format!("  {}", clean(line)));
+                    output::print_note(&format!("  {}", clean(line)));
                 }
                 return Err(match ended {
-                    Some(status) => Failure::failed(format!("a daemon was started, and ended with {status}")),
-                    None => Failure::failed("a daemon was started, and cannot be reached after 5 s"),
+                    Some(status) => CliFailure::failed(format!("a daemon was started, and ended with {status}")),
+                    None => CliFailure::failed("a daemon was started, and cannot be reached after 5 s"),
                 }
                 .hint("`intercom serve` in a terminal shows what happens")
                 .into());
@@ -213,7 +213,7 @@ impl Starter {
 }
 
 /// Asks the system's own keeper of services.
-async fn ask(service: &Service, until: Instant) -> Result<(), String> {
+async fn start_service(service: &InstalledService, until: Instant) -> Result<(), String> {
     let mut command = Command::new(service.program);
     command.args(&service.args).stdin(Stdio::null()).kill_on_drop(true);
     let output = timeout_at(until, command.output()).await.map_err(|_| "no answer within 5 s".to_owned())?;
@@ -244,7 +244,7 @@ pub(super) struct KeptVariables {
 
 /// The names of variables that profiles hand on to their agents.
 fn passed_names(config: &Config) -> BTreeSet<String> {
-    let known = KNOWN.iter().flat_map(|known| known.profile(|_| true, |_| true).pass_env);
+    let known = AGENT_CATALOG.iter().flat_map(|known| known.profile(|_| true, |_| true).pass_env);
     config.agents.values().flat_map(|profile| profile.pass_env.iter().cloned()).chain(known).collect()
 }
 

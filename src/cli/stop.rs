@@ -3,28 +3,28 @@
 use serde_json::json;
 use tokio::task::JoinSet;
 
-use super::failure::{self, Failure};
-use super::names::name_and_id;
+use super::failure::{self, CliFailure};
+use super::session_names::name_and_id;
 use super::url::url;
-use super::{Context, out};
+use super::{CliContext, output};
 use intercom_types::StopResult;
 use intercom_types::text::{clean, plural};
 
 /// Stop sessions gently: ask first, use force only if that does not help
 #[derive(Debug, clap::Args)]
 #[command(after_help = "Returns when every process of the sessions is gone, and tells what it took.")]
-pub(super) struct Args {
+pub(super) struct StopArgs {
     /// One or more sessions
-    #[arg(value_name = "SES", required = true, value_parser = super::id())]
+    #[arg(value_name = "SES", required = true, value_parser = super::non_empty_id())]
     sessions: Vec<String>,
 }
 
-pub(super) async fn run(args: Args, cx: &Context) -> anyhow::Result<()> {
+pub(super) async fn run(args: StopArgs, cx: &CliContext) -> anyhow::Result<()> {
     end(cx, args.sessions, "stop").await
 }
 
 /// Ends all of them at once. One that fails does not keep the others from ending.
-pub(super) async fn end(cx: &Context, sessions: Vec<String>, how: &'static str) -> anyhow::Result<()> {
+pub(super) async fn end(cx: &CliContext, sessions: Vec<String>, how: &'static str) -> anyhow::Result<()> {
     let mut tasks = JoinSet::new();
     for (index, session) in sessions.iter().enumerate() {
         let (client, typed, wants_name) = (cx.client.clone(), session.clone(), !cx.json);
@@ -46,7 +46,7 @@ pub(super) async fn end(cx: &Context, sessions: Vec<String>, how: &'static str) 
             Ok(answer) => {
                 if !cx.json && printed.is_ok() {
                     printed =
-                        answer.parse().and_then(|ended| out::print(&format!("{session} {}", tell(&ended))));
+                        answer.parse().and_then(|ended| output::print(&format!("{session} {}", tell(&ended))));
                 }
                 bodies[index] = answer.body;
             }
@@ -58,7 +58,7 @@ pub(super) async fn end(cx: &Context, sessions: Vec<String>, how: &'static str) 
     }
     printed?;
     if cx.json {
-        out::print(&join(&bodies))?;
+        output::print(&join(&bodies))?;
     }
     sum_up(failures, sessions.len(), how)
 }
@@ -79,9 +79,9 @@ fn sum_up(mut failures: Vec<(String, anyhow::Error)>, of: usize, how: &str) -> a
         return Ok(());
     }
     for (session, error) in &failures {
-        out::talk(&format!("{session}: {}", clean(&format!("{error:#}"))));
+        output::print_note(&format!("{session}: {}", clean(&format!("{error:#}"))));
     }
-    Err(Failure::failed(format!("could not {how} {} of {}", failures.len(), plural(of, "session"))).into())
+    Err(CliFailure::failed(format!("could not {how} {} of {}", failures.len(), plural(of, "session"))).into())
 }
 
 fn tell(ended: &StopResult) -> String {
@@ -125,7 +125,7 @@ mod tests {
 
     #[test]
     fn the_only_failure_is_passed_on_and_several_are_counted() {
-        let failure = || ("a".to_owned(), Failure::failed("gone").into());
+        let failure = || ("a".to_owned(), CliFailure::failed("gone").into());
         assert_eq!(sum_up(vec![failure()], 1, "stop").unwrap_err().to_string(), "gone");
         assert_eq!(
             sum_up(vec![failure()], 2, "stop").unwrap_err().to_string(),

@@ -15,10 +15,10 @@ use hyper::Request;
 use hyper::header::ACCEPT;
 use tokio::time::{Instant, sleep_until, timeout_at};
 
-use super::client::{Client, Reply};
-use super::failure::{Failure, Refusal};
+use super::client::{DaemonClient, StreamedAnswer};
+use super::failure::{CliFailure, DaemonRefusal};
 use super::url::url;
-use super::{lost_daemon, out};
+use super::{lost_daemon, output};
 use intercom_types::ReceivedEvent;
 use intercom_wire::sse;
 
@@ -30,7 +30,7 @@ const LONGEST_WAIT: Duration = Duration::from_secs(3);
 const LONGEST_ABSENCE: Duration = Duration::from_mins(5);
 
 #[derive(Debug)]
-pub(super) enum Item {
+pub(super) enum DaemonStreamItem {
     Event(Box<ReceivedEvent>),
     /// The daemon is away; we keep trying.
     Lost,
@@ -39,8 +39,8 @@ pub(super) enum Item {
 }
 
 #[derive(Debug)]
-pub(super) struct Stream {
-    client: Client,
+pub(super) struct DaemonEventStream {
+    client: DaemonClient,
     session: Option<String>,
     /// Where to go on after a break.
     last: u64,
@@ -49,73 +49,73 @@ pub(super) struct Stream {
     /// The last event of each session. A viewer gets the events of one session in order, and those of several as soon as
     /// there is no secret in them.
     seen: HashMap<String, u64>,
-    state: State,
+    state: DaemonStreamState,
     /// The number of connections in a row that brought nothing.
     failures: u32,
     /// The moment when the daemon went away.
     away_since: Option<Instant>,
-    told: bool,
-    parser: sse::Parser,
-    ready: VecDeque<sse::Message>,
+    reported_lost: bool,
+    parser: sse::SseParser,
+    ready: VecDeque<sse::SseMessage>,
 }
 
 #[derive(Debug)]
-enum State {
-    Up { reply: Reply, heard: Instant },
+enum DaemonStreamState {
+    Up { reply: StreamedAnswer, last_received: Instant },
     Down { until: Instant },
 }
 
-impl Stream {
+impl DaemonEventStream {
     /// Everything after `after`, of one session or of all. Fails at once if there is no daemon.
-    pub(super) async fn open(client: &Client, session: Option<&str>, after: u64) -> anyhow::Result<Self> {
+    pub(super) async fn open(client: &DaemonClient, session: Option<&str>, after: u64) -> anyhow::Result<Self> {
         let mut stream = Self {
             client: client.clone(),
             session: session.map(str::to_owned),
             last: after,
             start: after,
             seen: HashMap::new(),
-            state: State::Down { until: Instant::now() },
+            state: DaemonStreamState::Down { until: Instant::now() },
             failures: 0,
             away_since: None,
-            told: false,
-            parser: sse::Parser::default(),
+            reported_lost: false,
+            parser: sse::SseParser::default(),
             ready: VecDeque::new(),
         };
-        stream.state = State::Up { reply: stream.connect().await?, heard: Instant::now() };
+        stream.state = DaemonStreamState::Up { reply: stream.connect().await?, last_received: Instant::now() };
         Ok(stream)
     }
 
     /// The next thing that happens. May be dropped while it waits; nothing is lost then.
-    pub(super) async fn next(&mut self) -> anyhow::Result<Item> {
+    pub(super) async fn next(&mut self) -> anyhow::Result<DaemonStreamItem> {
         loop {
             while let Some(message) = self.ready.pop_front() {
                 let event = ReceivedEvent::parse(&message.data).map_err(|error| {
-                    Failure::failed(format!("the daemon sent an event we cannot read: {error}"))
+                    CliFailure::failed(format!("the daemon sent an event we cannot read: {error}"))
                 })?;
                 let seen = self.seen.entry(event.session.clone()).or_insert(self.start);
                 if event.seq > *seen {
                     *seen = event.seq;
                     self.last = message.id.and_then(|id| id.parse().ok()).unwrap_or(event.seq);
-                    return Ok(Item::Event(Box::new(event)));
+                    return Ok(DaemonStreamItem::Event(Box::new(event)));
                 }
             }
             match &mut self.state {
-                State::Up { reply, heard } => match timeout_at(*heard + SILENCE, reply.body.frame()).await {
+                DaemonStreamState::Up { reply, last_received: heard } => match timeout_at(*heard + SILENCE, reply.body.frame()).await {
                     Ok(Some(Ok(frame))) => {
                         *heard = Instant::now();
                         self.failures = 0;
                         if let Ok(bytes) = frame.into_data() {
                             let messages = self.parser.feed(&bytes);
-                            self.ready.extend(messages.map_err(|sse::TooLong| {
-                                Failure::failed("the daemon sent an event that is too long to read")
+                            self.ready.extend(messages.map_err(|sse::SseLineTooLong| {
+                                CliFailure::failed("the daemon sent an event that is too long to read")
                             })?);
                         }
                     }
-                    _ => self.fall(),
+                    _ => self.disconnect(),
                 },
-                State::Down { until } => {
+                DaemonStreamState::Down { until } => {
                     sleep_until(*until).await;
-                    if let Some(item) = self.rise().await? {
+                    if let Some(item) = self.reconnect().await? {
                         return Ok(item);
                     }
                 }
@@ -123,59 +123,59 @@ impl Stream {
         }
     }
 
-    fn fall(&mut self) {
+    fn disconnect(&mut self) {
         let wait = match self.failures {
             0 => Duration::ZERO,
             n => LONGEST_WAIT.min(FIRST_WAIT * 2_u32.pow(n.min(10) - 1)),
         };
         self.failures += 1;
         self.away_since.get_or_insert_with(Instant::now);
-        self.parser = sse::Parser::default();
-        self.state = State::Down { until: Instant::now() + wait };
+        self.parser = sse::SseParser::default();
+        self.state = DaemonStreamState::Down { until: Instant::now() + wait };
     }
 
     /// A first failure may be the moment between two daemons: it is told only when trying again fails too.
-    async fn rise(&mut self) -> anyhow::Result<Option<Item>> {
+    async fn reconnect(&mut self) -> anyhow::Result<Option<DaemonStreamItem>> {
         match self.connect().await {
             Ok(reply) => {
-                self.state = State::Up { reply, heard: Instant::now() };
+                self.state = DaemonStreamState::Up { reply, last_received: Instant::now() };
                 self.away_since = None;
-                Ok(std::mem::take(&mut self.told).then_some(Item::Back))
+                Ok(std::mem::take(&mut self.reported_lost).then_some(DaemonStreamItem::Back))
             }
-            Err(error) if error.downcast_ref::<Refusal>().is_some_and(|refusal| refusal.status < 500) => {
+            Err(error) if error.downcast_ref::<DaemonRefusal>().is_some_and(|refusal| refusal.status < 500) => {
                 Err(error)
             }
             Err(_) => {
-                self.fall();
+                self.disconnect();
                 if self.away_since.is_some_and(|since| since.elapsed() >= LONGEST_ABSENCE) {
-                    return Err(self.gave_up());
+                    return Err(self.absence_error());
                 }
-                Ok((!std::mem::replace(&mut self.told, true)).then_some(Item::Lost))
+                Ok((!std::mem::replace(&mut self.reported_lost, true)).then_some(DaemonStreamItem::Lost))
             }
         }
     }
 
-    fn gave_up(&self) -> anyhow::Error {
+    fn absence_error(&self) -> anyhow::Error {
         let minutes = LONGEST_ABSENCE.as_secs() / 60;
-        Failure::failed(format!("the daemon has not come back within {minutes} minutes"))
-            .hint(format!("{}, then run this command again", lost_daemon::way_back(&self.client)))
+        CliFailure::failed(format!("the daemon has not come back within {minutes} minutes"))
+            .hint(format!("{}, then run this command again", lost_daemon::restart_hint(&self.client)))
             .into()
     }
 
     /// Says that the daemon is away or back. The note goes to stderr: what follows on stdout is as if nothing had happened.
-    pub(super) fn tell(&self, item: &Item) {
+    pub(super) fn report(&self, item: &DaemonStreamItem) {
         match item {
-            Item::Lost => {
+            DaemonStreamItem::Lost => {
                 let minutes = LONGEST_ABSENCE.as_secs() / 60;
-                let back = lost_daemon::way_back(&self.client);
-                out::advise(&format!("the daemon is away; waiting {minutes} minutes for it at most; {back}"));
+                let back = lost_daemon::restart_hint(&self.client);
+                output::advise(&format!("the daemon is away; waiting {minutes} minutes for it at most; {back}"));
             }
-            Item::Back => out::talk("the daemon is back"),
-            Item::Event(_) => {}
+            DaemonStreamItem::Back => output::print_note("the daemon is back"),
+            DaemonStreamItem::Event(_) => {}
         }
     }
 
-    async fn connect(&self) -> anyhow::Result<Reply> {
+    async fn connect(&self) -> anyhow::Result<StreamedAnswer> {
         let after = self.last.to_string();
         let mut query = vec![("after", after.as_str())];
         query.extend(self.session.as_deref().map(|session| ("session", session)));
@@ -188,7 +188,7 @@ impl Stream {
             return Ok(reply);
         }
         let answer = reply.read().await?;
-        Err(Refusal::new(answer.status, answer.body).into())
+        Err(DaemonRefusal::new(answer.status, answer.body).into())
     }
 }
 
@@ -206,13 +206,13 @@ mod tests {
         format!("id: {seq}\ndata: {data}\n\n")
     }
 
-    fn client(socket: std::path::PathBuf) -> Client {
-        Client::new(Transport::Unix(socket), "intercom")
+    fn client(socket: std::path::PathBuf) -> DaemonClient {
+        DaemonClient::new(Transport::Unix(socket), "intercom")
     }
 
-    async fn next_seq(stream: &mut Stream) -> u64 {
+    async fn next_seq(stream: &mut DaemonEventStream) -> u64 {
         match stream.next().await.unwrap() {
-            Item::Event(event) => event.seq,
+            DaemonStreamItem::Event(event) => event.seq,
             other => panic!("expected an event, got {other:?}"),
         }
     }
@@ -238,12 +238,12 @@ mod tests {
             assert!(asked[0].starts_with("GET /api/v1/events?after=4&session=ses_1 HTTP"), "{}", asked[0]);
             assert!(asked[1].contains("last-event-id: 6\r\n"), "{}", asked[1]);
         });
-        let mut stream = Stream::open(&client(socket.clone()), Some("ses_1"), 4).await.unwrap();
+        let mut stream = DaemonEventStream::open(&client(socket.clone()), Some("ses_1"), 4).await.unwrap();
         assert_eq!(next_seq(&mut stream).await, 5);
         assert_eq!(next_seq(&mut stream).await, 6);
         assert_eq!(next_seq(&mut stream).await, 7);
         tasks.join_next().await.unwrap().unwrap();
-        assert!(matches!(stream.next().await.unwrap(), Item::Lost), "the fake daemon is gone now");
+        assert!(matches!(stream.next().await.unwrap(), DaemonStreamItem::Lost), "the fake daemon is gone now");
     }
 
     #[tokio::test(start_paused = true)]
@@ -258,9 +258,9 @@ mod tests {
             let head = "HTTP/1.1 200 OK\r\nconnection: close\r\ncontent-type: text/event-stream\r\n\r\n";
             stream.write_all(head.as_bytes()).await.unwrap();
         });
-        let mut stream = Stream::open(&client(socket), None, 0).await.unwrap();
+        let mut stream = DaemonEventStream::open(&client(socket), None, 0).await.unwrap();
         let start = Instant::now();
-        assert!(matches!(stream.next().await.unwrap(), Item::Lost));
+        assert!(matches!(stream.next().await.unwrap(), DaemonStreamItem::Lost));
         let error = stream.next().await.unwrap_err();
         assert_eq!(error.to_string(), "the daemon has not come back within 5 minutes");
         let hint = super::super::failure::as_json(&error);
@@ -272,7 +272,7 @@ mod tests {
     #[tokio::test]
     async fn without_a_daemon_it_fails_at_once() {
         let dir = tempfile::tempdir().unwrap();
-        let error = Stream::open(&client(dir.path().join("none")), None, 0).await.unwrap_err();
+        let error = DaemonEventStream::open(&client(dir.path().join("none")), None, 0).await.unwrap_err();
         assert!(error.to_string().starts_with("no daemon is running"));
     }
 }

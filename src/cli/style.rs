@@ -1,32 +1,32 @@
 //! Which colour means what.
 
-use super::terminal::Style;
+use super::terminal::TerminalStyle;
 use intercom_types::Session;
 
-pub(super) fn phase_style(session: &Session) -> Style {
+pub(super) fn phase_style(session: &Session) -> TerminalStyle {
     match session.phase_word() {
-        "waiting" => Style::Yellow,
-        "working" => Style::Green,
-        Session::FAILED | Session::STUCK | Session::ORPHAN | "stopping" | "parked" => Style::Red,
-        "ended" => Style::Dim,
-        _ => Style::Plain,
+        "waiting" => TerminalStyle::Yellow,
+        "working" => TerminalStyle::Green,
+        Session::FAILED | Session::STUCK | Session::ORPHAN | "stopping" | "parked" => TerminalStyle::Red,
+        "ended" => TerminalStyle::Dim,
+        _ => TerminalStyle::Plain,
     }
 }
 
-pub(super) fn risk_style(risk: &str) -> Style {
+pub(super) fn risk_style(risk: &str) -> TerminalStyle {
     match risk {
-        "low" => Style::Green,
-        "medium" => Style::Yellow,
-        _ => Style::Red,
+        "low" => TerminalStyle::Green,
+        "medium" => TerminalStyle::Yellow,
+        _ => TerminalStyle::Red,
     }
 }
 
-pub(super) fn status_style(status: &str) -> Style {
+pub(super) fn status_style(status: &str) -> TerminalStyle {
     match status {
-        "pending" | "queued" => Style::Yellow,
-        "approved" | "answered" | "delivered" => Style::Green,
-        "denied" | "failed" => Style::Red,
-        _ => Style::Dim,
+        "pending" | "queued" => TerminalStyle::Yellow,
+        "approved" | "answered" | "delivered" => TerminalStyle::Green,
+        "denied" | "failed" => TerminalStyle::Red,
+        _ => TerminalStyle::Dim,
     }
 }
 
@@ -47,10 +47,10 @@ mod tests {
         };
         let failed = json!({ "reason": "no log-in", "at": "2026-03-04T11:58:00Z", "hint": "log in" });
         for phase in ["idle", "ended", "starting"] {
-            assert_eq!(styled(phase, failed.clone()), ("failed".to_owned(), Style::Red));
+            assert_eq!(styled(phase, failed.clone()), ("failed".to_owned(), TerminalStyle::Red));
         }
-        assert_eq!(styled("parked", failed.clone()), ("parked".to_owned(), Style::Red));
-        assert_eq!(styled("working", failed), ("working".to_owned(), Style::Green));
-        assert_eq!(styled("ended", Value::Null), ("ended".to_owned(), Style::Dim));
+        assert_eq!(styled("parked", failed.clone()), ("parked".to_owned(), TerminalStyle::Red));
+        assert_eq!(styled("working", failed), ("working".to_owned(), TerminalStyle::Green));
+        assert_eq!(styled("ended", Value::Null), ("ended".to_owned(), TerminalStyle::Dim));
     }
 }

@@ -1,7 +1,7 @@
 //! Tables for people: aligned, and cut to the width of the terminal.
 
-use super::gutter::{BESIDE, block};
-use super::terminal::{Paint, Style};
+use super::gutter::{TEXT_GUTTER, block};
+use super::terminal::{Paint, TerminalStyle};
 use intercom_types::text::{clean, columns, cut_middle, cut_words};
 
 const GAP: usize = 2;
@@ -10,16 +10,16 @@ const LEAST: usize = 8;
 
 /// Holds only cleaned text: every cell passes `clean` on its way in.
 #[derive(Debug)]
-pub(super) struct Table {
+pub(super) struct TerminalTable {
     titles: Vec<&'static str>,
-    rows: Vec<Vec<Cell>>,
+    rows: Vec<Vec<TerminalCell>>,
     /// Beside the titles.
-    fits: Vec<Fit>,
+    fits: Vec<TerminalColumnFit>,
 }
 
 /// The treatment of a column where the terminal is too narrow.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) enum Fit {
+pub(super) enum TerminalColumnFit {
     CutEnd,
     CutMiddle,
     /// Below its row, in whole words, where it does not fit beside the others.
@@ -29,32 +29,36 @@ pub(super) enum Fit {
 }
 
 #[derive(Debug)]
-pub(super) struct Cell {
+pub(super) struct TerminalCell {
     text: String,
-    style: Style,
+    style: TerminalStyle,
 }
 
-impl Cell {
+impl TerminalCell {
     pub(super) fn new(text: &str) -> Self {
-        Self::styled(Style::Plain, text)
+        Self::styled(TerminalStyle::Plain, text)
     }
 
-    pub(super) fn styled(style: Style, text: &str) -> Self {
+    pub(super) fn styled(style: TerminalStyle, text: &str) -> Self {
         Self { text: clean(text), style }
     }
 
-    fn goes_below(&self, width: usize, fit: Fit) -> bool {
-        fit == Fit::Below && columns(&self.text) > width
+    fn goes_below(&self, width: usize, fit: TerminalColumnFit) -> bool {
+        fit == TerminalColumnFit::Below && columns(&self.text) > width
     }
 }
 
-impl Table {
+impl TerminalTable {
     pub(super) fn new(titles: &[&'static str]) -> Self {
-        Self { titles: titles.to_vec(), rows: Vec::new(), fits: vec![Fit::CutEnd; titles.len()] }
+        Self {
+            titles: titles.to_vec(),
+            rows: Vec::new(),
+            fits: vec![TerminalColumnFit::CutEnd; titles.len()],
+        }
     }
 
     /// The same with another fit for these columns.
-    pub(super) fn fit(mut self, titles: &[&str], fit: Fit) -> Self {
+    pub(super) fn fit(mut self, titles: &[&str], fit: TerminalColumnFit) -> Self {
         for (title, slot) in self.titles.iter().zip(&mut self.fits) {
             if titles.contains(title) {
                 *slot = fit;
@@ -75,7 +79,7 @@ impl Table {
         self
     }
 
-    pub(super) fn row<const N: usize>(&mut self, cells: [Cell; N]) {
+    pub(super) fn row<const N: usize>(&mut self, cells: [TerminalCell; N]) {
         debug_assert_eq!(N, self.titles.len());
         self.rows.push(cells.into());
     }
@@ -87,8 +91,9 @@ impl Table {
     /// The header and one line per row, then what goes below it; with no width given, nothing is cut.
     pub(super) fn lines(&self, width: Option<usize>, paint: Paint) -> Vec<String> {
         let widths = self.widths(width);
-        let header: Vec<Cell> = self.titles.iter().map(|title| Cell::styled(Style::Dim, title)).collect();
-        let plain = widths.iter().map(|width| (*width, Fit::CutEnd));
+        let header: Vec<TerminalCell> =
+            self.titles.iter().map(|title| TerminalCell::styled(TerminalStyle::Dim, title)).collect();
+        let plain = widths.iter().map(|width| (*width, TerminalColumnFit::CutEnd));
         let mut lines = vec![line(&header, plain, paint)];
         for row in &self.rows {
             lines.push(self.line(row, &widths, paint));
@@ -102,14 +107,20 @@ impl Table {
     }
 
     /// The cells of a row that do not fit beside the others. Of several columns, each is named.
-    fn below(&self, row: &[Cell], widths: &[usize], width: Option<usize>, paint: Paint) -> Vec<String> {
-        let several = self.fits.iter().filter(|fit| **fit == Fit::Below).count() > 1;
+    fn below(
+        &self,
+        row: &[TerminalCell],
+        widths: &[usize],
+        width: Option<usize>,
+        paint: Paint,
+    ) -> Vec<String> {
+        let several = self.fits.iter().filter(|fit| **fit == TerminalColumnFit::Below).count() > 1;
         let mut lines = Vec::new();
         for (at, cell) in
             row.iter().enumerate().filter(|(at, cell)| cell.goes_below(widths[*at], self.fits[*at]))
         {
             let title = if several { format!("{}: ", self.titles[at].to_lowercase()) } else { String::new() };
-            let text = block(&format!("{title}{}", cell.text), BESIDE, width, cell.style, paint);
+            let text = block(&format!("{title}{}", cell.text), TEXT_GUTTER, width, cell.style, paint);
             lines.extend(text.lines().map(str::to_owned));
         }
         lines
@@ -119,9 +130,10 @@ impl Table {
     fn widths(&self, limit: Option<usize>) -> Vec<usize> {
         let widths = self.widths_without(&[], limit);
         let is_empty = |at: usize| {
-            let stays =
-                |row: &Vec<Cell>| !row[at].text.is_empty() && !row[at].goes_below(widths[at], self.fits[at]);
-            self.fits[at] == Fit::Below && !self.rows.iter().any(stays)
+            let stays = |row: &Vec<TerminalCell>| {
+                !row[at].text.is_empty() && !row[at].goes_below(widths[at], self.fits[at])
+            };
+            self.fits[at] == TerminalColumnFit::Below && !self.rows.iter().any(stays)
         };
         let hidden: Vec<usize> = (0..self.titles.len()).filter(|at| is_empty(*at)).collect();
         if hidden.is_empty() { widths } else { self.widths_without(&hidden, limit) }
@@ -143,7 +155,8 @@ impl Table {
         let mut excess = (widths.iter().sum::<usize>() + gaps).saturating_sub(limit);
         while excess > 0 {
             // Of equals the last gives way: the columns to the left are the ones people look for.
-            let flexible = widths.iter_mut().zip(&self.fits).filter(|(_, fit)| **fit != Fit::Whole);
+            let flexible =
+                widths.iter_mut().zip(&self.fits).filter(|(_, fit)| **fit != TerminalColumnFit::Whole);
             let widest = flexible.map(|(width, _)| width).max_by_key(|width| **width);
             let Some(widest) = widest.filter(|width| **width > LEAST) else { break };
             *widest -= 1;
@@ -156,7 +169,7 @@ impl Table {
     fn narrowed(&self, mut widths: Vec<usize>, limit: usize) -> Vec<usize> {
         let mut left = limit;
         for (width, fit) in widths.iter_mut().zip(&self.fits) {
-            if *fit != Fit::Whole && *width > left {
+            if *fit != TerminalColumnFit::Whole && *width > left {
                 *width = if left < LEAST { 0 } else { left };
             }
             left = left.saturating_sub(*width + GAP);
@@ -164,20 +177,26 @@ impl Table {
         widths
     }
 
-    fn line(&self, cells: &[Cell], widths: &[usize], paint: Paint) -> String {
+    fn line(&self, cells: &[TerminalCell], widths: &[usize], paint: Paint) -> String {
         let columns = widths.iter().copied().zip(self.fits.iter().copied());
         line(cells, columns, paint)
     }
 }
 
-fn line(cells: &[Cell], widths: impl Iterator<Item = (usize, Fit)>, paint: Paint) -> String {
+fn line(
+    cells: &[TerminalCell],
+    widths: impl Iterator<Item = (usize, TerminalColumnFit)>,
+    paint: Paint,
+) -> String {
     let mut line = String::new();
     let mut owed = 0;
     for (cell, (width, fit)) in cells.iter().zip(widths) {
         let text = match fit {
-            Fit::CutMiddle => cut_middle(&cell.text, width),
-            Fit::Below if cell.goes_below(width, fit) => String::new(),
-            Fit::CutEnd | Fit::Whole | Fit::Below => cut_words(&cell.text, width),
+            TerminalColumnFit::CutMiddle => cut_middle(&cell.text, width),
+            TerminalColumnFit::Below if cell.goes_below(width, fit) => String::new(),
+            TerminalColumnFit::CutEnd | TerminalColumnFit::Whole | TerminalColumnFit::Below => {
+                cut_words(&cell.text, width)
+            }
         };
         if !text.is_empty() {
             line.extend(std::iter::repeat_n(' ', owed));
@@ -193,10 +212,14 @@ fn line(cells: &[Cell], widths: impl Iterator<Item = (usize, Fit)>, paint: Paint
 mod tests {
     use super::*;
 
-    fn table() -> Table {
-        let mut table = Table::new(&["ID", "TITLE", "AGE"]);
-        table.row([Cell::new("ses_1"), Cell::new("a long title of many words"), Cell::new("3m")]);
-        table.row([Cell::new("ses_22"), Cell::new("世界"), Cell::new("")]);
+    fn table() -> TerminalTable {
+        let mut table = TerminalTable::new(&["ID", "TITLE", "AGE"]);
+        table.row([
+            TerminalCell::new("ses_1"),
+            TerminalCell::new("a long title of many words"),
+            TerminalCell::new("3m"),
+        ]);
+        table.row([TerminalCell::new("ses_22"), TerminalCell::new("世界"), TerminalCell::new("")]);
         table
     }
 
@@ -220,9 +243,16 @@ mod tests {
 
     #[test]
     fn a_column_that_is_whole_is_never_cut_and_an_empty_one_is_left_out() {
-        let mut table = Table::new(&["ID", "NONE", "PLACE"]);
-        table.row([Cell::new("ses_01234567"), Cell::new(""), Cell::new("/home/ana/src/customers/shop")]);
-        let table = table.fit(&["ID"], Fit::Whole).fit(&["PLACE"], Fit::CutMiddle).without_empty();
+        let mut table = TerminalTable::new(&["ID", "NONE", "PLACE"]);
+        table.row([
+            TerminalCell::new("ses_01234567"),
+            TerminalCell::new(""),
+            TerminalCell::new("/home/ana/src/customers/shop"),
+        ]);
+        let table = table
+            .fit(&["ID"], TerminalColumnFit::Whole)
+            .fit(&["PLACE"], TerminalColumnFit::CutMiddle)
+            .without_empty();
         insta::assert_snapshot!(table.render(Some(30), Paint::OFF), @r"
         ID            PLACE
         ses_01234567  /home…omers/shop
@@ -232,10 +262,12 @@ mod tests {
 
     #[test]
     fn a_reason_that_does_not_fit_goes_below_its_row_in_whole_words() {
-        let mut table = Table::new(&["ID", "WHY"]).fit(&["ID"], Fit::Whole).fit(&["WHY"], Fit::Below);
+        let mut table = TerminalTable::new(&["ID", "WHY"])
+            .fit(&["ID"], TerminalColumnFit::Whole)
+            .fit(&["WHY"], TerminalColumnFit::Below);
         let why = "exited with code 1 before it answered: no log-in";
-        table.row([Cell::new("ses_01234567"), Cell::new(why)]);
-        table.row([Cell::new("ses_76543210"), Cell::new("1 question")]);
+        table.row([TerminalCell::new("ses_01234567"), TerminalCell::new(why)]);
+        table.row([TerminalCell::new("ses_76543210"), TerminalCell::new("1 question")]);
         insta::assert_snapshot!(table.render(Some(36), Paint::OFF), @r"
         ID            WHY
         ses_01234567
@@ -257,8 +289,8 @@ mod tests {
 
     #[test]
     fn cells_are_cleaned_and_then_coloured() {
-        let mut table = Table::new(&["A"]);
-        table.row([Cell::styled(Style::Red, "x\x1b[0m\ny")]);
+        let mut table = TerminalTable::new(&["A"]);
+        table.row([TerminalCell::styled(TerminalStyle::Red, "x\x1b[0m\ny")]);
         assert_eq!(table.lines(None, Paint::ON)[1], "\x1b[31mx<U+001B>[0m⏎y\x1b[0m");
     }
 }

@@ -4,7 +4,7 @@ use std::io::IsTerminal;
 
 /// Colours and weights. `Paint` leaves the text alone when they are off.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
-pub(super) enum Style {
+pub(super) enum TerminalStyle {
     #[default]
     Plain,
     Bold,
@@ -40,28 +40,28 @@ impl Paint {
     }
 
     /// The text must be clean already: this only adds our own escapes around it.
-    pub(super) fn style(self, style: Style, text: &str) -> String {
+    pub(super) fn style(self, style: TerminalStyle, text: &str) -> String {
         let code = match style {
-            Style::Plain => return text.to_owned(),
-            Style::Bold => "1",
-            Style::Dim => "2",
-            Style::Red => "31",
-            Style::Green => "32",
-            Style::Yellow => "33",
-            Style::Cyan => "36",
+            TerminalStyle::Plain => return text.to_owned(),
+            TerminalStyle::Bold => "1",
+            TerminalStyle::Dim => "2",
+            TerminalStyle::Red => "31",
+            TerminalStyle::Green => "32",
+            TerminalStyle::Yellow => "33",
+            TerminalStyle::Cyan => "36",
         };
         if self.on && !text.is_empty() { format!("\x1b[{code}m{text}\x1b[0m") } else { text.to_owned() }
     }
 }
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) struct Size {
+pub(super) struct TerminalSize {
     pub(super) columns: usize,
     pub(super) rows: usize,
 }
 
 /// The size to lay out for, or `None` when stdout is not a terminal: then nothing is cut.
-pub(super) fn stdout_size() -> Option<Size> {
+pub(super) fn stdout_size() -> Option<TerminalSize> {
     std::io::stdout().is_terminal().then(size)
 }
 
@@ -74,9 +74,9 @@ fn from_env(key: &str) -> Option<usize> {
     std::env::var(key).ok()?.parse().ok().filter(|number| *number > 0)
 }
 
-fn size() -> Size {
+fn size() -> TerminalSize {
     let asked = terminal_size::terminal_size();
-    Size {
+    TerminalSize {
         columns: from_env("COLUMNS").or(asked.map(|(columns, _)| columns.0.into())).unwrap_or(80),
         rows: from_env("LINES").or(asked.map(|(_, rows)| rows.0.into())).unwrap_or(24),
     }
@@ -88,9 +88,9 @@ mod tests {
 
     #[test]
     fn colours_are_added_only_when_they_are_on() {
-        assert_eq!(Paint::OFF.style(Style::Red, "x"), "x");
-        assert_eq!(Paint::ON.style(Style::Red, "x"), "\x1b[31mx\x1b[0m");
-        assert_eq!(Paint::ON.style(Style::Plain, "x"), "x");
-        assert_eq!(Paint::ON.style(Style::Red, ""), "");
+        assert_eq!(Paint::OFF.style(TerminalStyle::Red, "x"), "x");
+        assert_eq!(Paint::ON.style(TerminalStyle::Red, "x"), "\x1b[31mx\x1b[0m");
+        assert_eq!(Paint::ON.style(TerminalStyle::Plain, "x"), "x");
+        assert_eq!(Paint::ON.style(TerminalStyle::Red, ""), "");
     }
 }

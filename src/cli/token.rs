@@ -3,10 +3,10 @@
 use serde::Deserialize;
 use serde_json::json;
 
-use super::table::{Cell, Fit, Table};
+use super::table::{TerminalCell, TerminalColumnFit, TerminalTable};
 use super::time::date_time;
 use super::url::url;
-use super::{Context, id, out};
+use super::{CliContext, non_empty_id, output};
 use intercom_types::text::{clean, short};
 
 /// Make, list and revoke tokens for the API on the network
@@ -14,13 +14,13 @@ use intercom_types::text::{clean, short};
 #[command(after_help = "\
 A token is sent as `Authorization: Bearer …`. For the command line, set INTERCOM_URL, and INTERCOM_TOKEN or \
 INTERCOM_TOKEN_FILE; INTERCOM_CA_FILE names the certificate of a daemon that signed its own.")]
-pub(super) struct Args {
+pub(super) struct TokenArgs {
     #[command(subcommand)]
-    verb: Verb,
+    verb: TokenCommand,
 }
 
 #[derive(Debug, clap::Subcommand)]
-enum Verb {
+enum TokenCommand {
     /// Make one; its secret is shown this once
     Create {
         /// Whose it is
@@ -39,7 +39,7 @@ enum Verb {
     /// Revoke one, at once: who came in with it is shown out
     Revoke {
         /// Its id, the beginning of one, or the name that it was made for, if that has one token only
-        #[arg(value_name = "TOKEN", value_parser = id())]
+        #[arg(value_name = "TOKEN", value_parser = non_empty_id())]
         id: String,
     },
 }
@@ -57,49 +57,49 @@ struct Token {
     valid: bool,
 }
 
-pub(super) async fn run(args: Args, cx: &Context) -> anyhow::Result<()> {
+pub(super) async fn run(args: TokenArgs, cx: &CliContext) -> anyhow::Result<()> {
     match args.verb {
-        Verb::Create { name, role, ttl } => {
+        TokenCommand::Create { name, role, ttl } => {
             let body = json!({ "name": name, "role": role, "ttl": ttl });
             let answer = cx.client.post(&url(&["tokens"], &[]), &body).await?;
-            cx.answer(&answer, || {
+            cx.print_answer(&answer, || {
                 #[derive(Deserialize)]
                 struct Created {
                     id: String,
                     secret: String,
                 }
                 let Created { id, secret } = answer.parse()?;
-                out::talk(&format!("token {} for {} ({role}), shown this once:", short(&id), clean(&name)));
+                output::print_note(&format!("token {} for {} ({role}), shown this once:", short(&id), clean(&name)));
                 Ok(secret)
             })
         }
-        Verb::List => {
+        TokenCommand::List => {
             let list = cx.client.list(&["tokens"], &[]).await?;
             if cx.json {
-                return out::print_json(&list.body);
+                return output::print_json(&list.body);
             }
-            let mut table = Table::new(&["TOKEN", "NAME", "ROLE", "STATE", "MADE", "LAST USED"])
-                .fit(&["TOKEN", "NAME", "ROLE"], Fit::Whole)
-                .fit(&["STATE", "MADE", "LAST USED"], Fit::Below);
+            let mut table = TerminalTable::new(&["TOKEN", "NAME", "ROLE", "STATE", "MADE", "LAST USED"])
+                .fit(&["TOKEN", "NAME", "ROLE"], TerminalColumnFit::Whole)
+                .fit(&["STATE", "MADE", "LAST USED"], TerminalColumnFit::Below);
             for token in list.items::<Token>()? {
                 let used = match (&token.last_used_at, &token.last_used_from) {
                     (Some(at), Some(from)) => format!("{} from {from}", date_time(at)),
                     _ => "never".to_owned(),
                 };
                 table.row([
-                    Cell::new(&short(&token.id)),
-                    Cell::new(&token.name),
-                    Cell::new(&token.role),
-                    Cell::new(&state(&token)),
-                    Cell::new(&date_time(&token.created_at)),
-                    Cell::new(&used),
+                    TerminalCell::new(&short(&token.id)),
+                    TerminalCell::new(&token.name),
+                    TerminalCell::new(&token.role),
+                    TerminalCell::new(&state(&token)),
+                    TerminalCell::new(&date_time(&token.created_at)),
+                    TerminalCell::new(&used),
                 ]);
             }
             cx.table(&table, "there are no tokens; `intercom token create` makes one")
         }
-        Verb::Revoke { id } => {
+        TokenCommand::Revoke { id } => {
             let answer = cx.client.delete(&url(&["tokens", &id], &[])).await?;
-            cx.answer(&answer, || Ok(format!("{} revoked", clean(&id))))
+            cx.print_answer(&answer, || Ok(format!("{} revoked", clean(&id))))
         }
     }
 }

@@ -5,8 +5,8 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::Duration;
 
-use super::failure::Failure;
-use intercom_daemon::remote::{Stream, Url};
+use super::failure::CliFailure;
+use intercom_daemon::remote::{RemoteStream, RemoteUrl};
 use intercom_host::socket;
 
 const CONNECT: Duration = Duration::from_secs(10);
@@ -14,19 +14,19 @@ const CONNECT: Duration = Duration::from_secs(10);
 #[derive(Debug, Clone)]
 pub(super) enum Transport {
     Unix(PathBuf),
-    Remote(Arc<Remote>),
+    Remote(Arc<RemoteDaemon>),
 }
 
 /// A daemon that is reached by a URL.
 #[derive(Debug)]
-pub(super) struct Remote {
-    url: Url,
+pub(super) struct RemoteDaemon {
+    url: RemoteUrl,
     /// The file with the certificates to trust; the system's own if there is none.
     ca_file: Option<PathBuf>,
     token: Option<String>,
 }
 
-impl Remote {
+impl RemoteDaemon {
     /// Where its console is.
     pub(super) fn console(&self) -> String {
         let scheme = if self.url.tls { "https" } else { "http" };
@@ -40,7 +40,7 @@ impl Remote {
 
 /// The settings for a remote daemon.
 #[derive(Debug, Default)]
-pub(super) struct Settings {
+pub(super) struct RemoteDaemonSettings {
     pub(super) url: Option<String>,
     pub(super) token: Option<String>,
     pub(super) token_file: Option<PathBuf>,
@@ -49,11 +49,11 @@ pub(super) struct Settings {
 
 impl Transport {
     /// By the URL if there is one, else by the socket.
-    pub(super) fn choose(socket: &Path, settings: Settings) -> Result<Self, Failure> {
-        let Settings { url, token, token_file, ca_file } = settings;
+    pub(super) fn choose(socket: &Path, settings: RemoteDaemonSettings) -> Result<Self, CliFailure> {
+        let RemoteDaemonSettings { url, token, token_file, ca_file } = settings;
         let Some(text) = url else { return Ok(Self::Unix(socket.to_owned())) };
-        let bad = |why: &str| Failure::usage(format!("INTERCOM_URL `{text}`: {why}"));
-        let url = Url::parse(&text).map_err(bad)?;
+        let bad = |why: &str| CliFailure::usage(format!("INTERCOM_URL `{text}`: {why}"));
+        let url = RemoteUrl::parse(&text).map_err(bad)?;
         if url.path != "/" {
             return Err(bad("must be a host and a port, without a path"));
         }
@@ -65,10 +65,10 @@ impl Transport {
         if !url.tls && token.is_some() && !url.is_local() {
             return Err(bad("a token is not sent over http:// to another machine; use https://"));
         }
-        Ok(Self::Remote(Arc::new(Remote { url, ca_file, token })))
+        Ok(Self::Remote(Arc::new(RemoteDaemon { url, ca_file, token })))
     }
 
-    pub(super) async fn connect(&self) -> anyhow::Result<Box<dyn Stream>> {
+    pub(super) async fn connect(&self) -> anyhow::Result<Box<dyn RemoteStream>> {
         match self {
             Self::Unix(path) => {
                 let stream = socket::connect(path).await.map_err(|error| no_socket(path, &error))?;
@@ -79,7 +79,7 @@ impl Transport {
                 let connected = tokio::time::timeout(CONNECT, connecting).await;
                 connected.unwrap_or_else(|_| Err(io::ErrorKind::TimedOut.into())).map_err(|error| {
                     let at = remote.url.authority();
-                    Failure::failed(format!("could not reach the daemon at {at}: {error}")).into()
+                    CliFailure::failed(format!("could not reach the daemon at {at}: {error}")).into()
                 })
             }
         }
@@ -109,9 +109,9 @@ pub(super) async fn is_listening(socket: &Path) -> bool {
     }
 }
 
-fn read_token(file: &Path) -> Result<String, Failure> {
+fn read_token(file: &Path) -> Result<String, CliFailure> {
     let text = std::fs::read_to_string(file)
-        .map_err(|error| Failure::usage(format!("INTERCOM_TOKEN_FILE {}: {error}", file.display())))?;
+        .map_err(|error| CliFailure::usage(format!("INTERCOM_TOKEN_FILE {}: {error}", file.display())))?;
     Ok(text.trim().to_owned())
 }
 
@@ -119,14 +119,14 @@ fn no_socket(path: &Path, error: &io::Error) -> anyhow::Error {
     let socket = path.display();
     match error.kind() {
         io::ErrorKind::NotFound | io::ErrorKind::ConnectionRefused => {
-            Failure::failed("no daemon is running; start one with `intercom daemon restart`")
+            CliFailure::failed("no daemon is running; start one with `intercom daemon restart`")
                 .hint(format!("looked for its socket at {socket}; `intercom run` starts one, too"))
                 .into()
         }
-        io::ErrorKind::PermissionDenied => Failure::failed("you may not talk to this daemon")
+        io::ErrorKind::PermissionDenied => CliFailure::failed("you may not talk to this daemon")
             .hint(format!("its socket {socket} belongs to another user"))
             .into(),
-        _ => Failure::failed(format!("could not reach the daemon at {socket}: {error}")).into(),
+        _ => CliFailure::failed(format!("could not reach the daemon at {socket}: {error}")).into(),
     }
 }
 
@@ -135,8 +135,11 @@ mod tests {
     use super::*;
 
     fn choose(url: &str, token: Option<&str>) -> Result<Transport, String> {
-        let settings =
-            Settings { url: Some(url.into()), token: token.map(Into::into), ..Settings::default() };
+        let settings = RemoteDaemonSettings {
+            url: Some(url.into()),
+            token: token.map(Into::into),
+            ..RemoteDaemonSettings::default()
+        };
         Transport::choose(Path::new("/s"), settings).map_err(|error| error.to_string())
     }
 

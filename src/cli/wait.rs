@@ -7,12 +7,12 @@ use jiff::Timestamp;
 use serde::Deserialize;
 use tokio::time::{Instant, timeout_at};
 
-use super::client::Answer;
-use super::failure::{Failure, Refusal};
-use super::stream::{Item, Stream};
+use super::client::DaemonAnswer;
+use super::failure::{CliFailure, DaemonRefusal};
+use super::stream::{DaemonStreamItem, DaemonEventStream};
 use super::time::parse_duration;
 use super::url::url;
-use super::{Context, client::Client, interrupted, lost_daemon, out};
+use super::{CliContext, client::DaemonClient, ctrl_c, lost_daemon, output};
 use intercom_types::text::clean;
 use intercom_types::{Event, EventKind, Phase, ReceivedEvent, Session};
 
@@ -31,20 +31,20 @@ Examples:
   intercom wait shop --for idle
   intercom wait shop --for waiting --timeout 5m && intercom clearances --session shop
   intercom wait shop --for ended --timeout 1h30m")]
-pub(super) struct Args {
+pub(super) struct WaitForArgs {
     /// A session
-    #[arg(value_name = "SES", value_parser = super::id())]
+    #[arg(value_name = "SES", value_parser = super::non_empty_id())]
     session: String,
     /// What to wait for
     #[arg(long = "for", value_name = "PHASE")]
-    goal: Goal,
+    goal: WaitGoal,
     /// How long at most: seconds, or `30s`, `5m`, `1h30m`
     #[arg(long, value_name = "TIME", value_parser = parse_duration)]
     timeout: Option<Duration>,
 }
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
-enum Goal {
+enum WaitGoal {
     /// The agent has nothing to do
     Idle,
     /// A clearance or a question waits for somebody
@@ -54,76 +54,76 @@ enum Goal {
 }
 
 /// The time that an agent may take from its start to its first word.
-const TO_BEGIN: Duration = Duration::from_secs(2);
+const BEGIN_TIMEOUT: Duration = Duration::from_secs(2);
 
 #[derive(Debug, PartialEq, Eq)]
-enum Verdict {
+enum WaitVerdict {
     Reached,
     OutOfReach,
     NotYet,
 }
 
-pub(super) async fn run(args: Args, cx: &Context) -> anyhow::Result<()> {
-    interrupted::note_session(&args.session, cx);
+pub(super) async fn run(args: WaitForArgs, cx: &CliContext) -> anyhow::Result<()> {
+    ctrl_c::set_session_note(&args.session, cx);
     let waiting = wait(&args.session, args.goal, cx);
     let answer = match args.timeout {
         None => waiting.await?,
         Some(limit) => match tokio::time::timeout(limit, waiting).await {
             Ok(answer) => answer?,
-            Err(_) => return Err(too_late(&args.session, limit, cx).await),
+            Err(_) => return Err(timeout_error(&args.session, limit, cx).await),
         },
     };
-    say_unenforced(&answer.parse()?);
-    cx.answer(&answer, || Ok(clean(&answer.parse::<Session>()?.phase)))
+    warn_if_unenforced(&answer.parse()?);
+    cx.print_answer(&answer, || Ok(clean(&answer.parse::<Session>()?.phase)))
 }
 
 /// Says that an agent acts without asking, and what to do.
-pub(super) fn say_unenforced(session: &Session) {
+pub(super) fn warn_if_unenforced(session: &Session) {
     if let Some(why) = &session.unenforced {
-        out::advise(&format!("warning: {} is unenforced: {}", clean(&session.label()), clean(why)));
+        output::advise(&format!("warning: {} is unenforced: {}", clean(&session.label()), clean(why)));
     }
 }
 
 /// The session's state is read after the place in the log, so that no change can fall between them.
-async fn wait(typed: &str, goal: Goal, cx: &Context) -> anyhow::Result<Answer> {
+async fn wait(typed: &str, goal: WaitGoal, cx: &CliContext) -> anyhow::Result<DaemonAnswer> {
     let client = &cx.client;
     let after = last_seq(client).await?;
     let mut answer = client.get(&url(&["sessions", typed], &[])).await?;
     let session: Session = answer.parse()?;
     let mut begins_until = begins_until(&session, goal);
-    if let Some(reached) = settle(goal, None, begins_until.is_some(), answer, cx)? {
+    if let Some(reached) = evaluate_goal(goal, None, begins_until.is_some(), answer, cx)? {
         return Ok(reached);
     }
     // One stream for the whole wait: it outlasts the daemon's restarts, and a new one would not open without a daemon.
-    let mut stream = Stream::open(client, Some(&session.id), after).await?;
+    let mut stream = DaemonEventStream::open(client, Some(&session.id), after).await?;
     let path = url(&["sessions", &session.id], &[]);
     loop {
         let event = match next(&mut stream, begins_until).await? {
-            Some(Item::Event(event)) if !changes_phase(&event.event) => continue,
-            Some(Item::Event(event)) => Some(event),
+            Some(DaemonStreamItem::Event(event)) if !changes_phase(&event.event) => continue,
+            Some(DaemonStreamItem::Event(event)) => Some(event),
             Some(item) => {
-                stream.tell(&item);
+                stream.report(&item);
                 None
             }
             None => None, // the agent has had its time to begin
         };
         answer = match client.get(&path).await {
             Ok(answer) => answer,
-            Err(error) if error.is::<Refusal>() => return Err(error),
+            Err(error) if error.is::<DaemonRefusal>() => return Err(error),
             Err(_) => {
                 begins_until = None;
                 continue; // the daemon is away: the stream says when it is back
             }
         };
         begins_until = self::begins_until(&answer.parse()?, goal);
-        if let Some(reached) = settle(goal, event.as_deref(), begins_until.is_some(), answer, cx)? {
+        if let Some(reached) = evaluate_goal(goal, event.as_deref(), begins_until.is_some(), answer, cx)? {
             return Ok(reached);
         }
     }
 }
 
 /// The next item; `None` once the time to begin is over.
-async fn next(stream: &mut Stream, until: Option<Instant>) -> anyhow::Result<Option<Item>> {
+async fn next(stream: &mut DaemonEventStream, until: Option<Instant>) -> anyhow::Result<Option<DaemonStreamItem>> {
     match until {
         None => stream.next().await.map(Some),
         Some(until) => timeout_at(until, stream.next()).await.ok().transpose(),
@@ -131,62 +131,62 @@ async fn next(stream: &mut Stream, until: Option<Instant>) -> anyhow::Result<Opt
 }
 
 /// The moment from which on the agent counts as idle. `None` for one that has begun, and for a wait that is for its end.
-fn begins_until(session: &Session, goal: Goal) -> Option<Instant> {
-    still_young(session).filter(|_| goal != Goal::Ended).map(|left| Instant::now() + left)
+fn begins_until(session: &Session, goal: WaitGoal) -> Option<Instant> {
+    time_left_to_begin(session).filter(|_| goal != WaitGoal::Ended).map(|left| Instant::now() + left)
 }
 
 /// Returns the time that an agent has left to begin by itself. One that works or waits has begun.
-fn still_young(session: &Session) -> Option<Duration> {
+fn time_left_to_begin(session: &Session) -> Option<Duration> {
     let started = Timestamp::from_millisecond(session.started_at?.millis()).ok()?;
     let age = Duration::try_from(Timestamp::now().duration_since(started)).ok()?;
-    let left = TO_BEGIN.checked_sub(age).filter(|left| !left.is_zero())?;
+    let left = BEGIN_TIMEOUT.checked_sub(age).filter(|left| !left.is_zero())?;
     ["starting", "idle"].contains(&session.phase.as_str()).then_some(left)
 }
 
-fn settle(
-    goal: Goal,
+fn evaluate_goal(
+    goal: WaitGoal,
     event: Option<&ReceivedEvent>,
     young: bool,
-    answer: Answer,
-    cx: &Context,
-) -> anyhow::Result<Option<Answer>> {
+    answer: DaemonAnswer,
+    cx: &CliContext,
+) -> anyhow::Result<Option<DaemonAnswer>> {
     let event = event.map(|received| &received.event);
     let session: Session = answer.parse()?;
-    let verdict = judge(goal, &session, event.and_then(Event::kind), young);
+    let verdict = goal_verdict(goal, &session, event.and_then(Event::kind), young);
     // Those who wait for the end have it, however its last turn went.
-    let is_over = goal == Goal::Ended && verdict == Verdict::Reached;
+    let is_over = goal == WaitGoal::Ended && verdict == WaitVerdict::Reached;
     if let Some(reason) = failure(&session, event).filter(|_| !is_over) {
-        return Err(Failure::of_agent(&session, &reason, cx).into());
+        return Err(CliFailure::of_agent(&session, &reason, cx).into());
     }
     match verdict {
-        Verdict::Reached => Ok(Some(answer)),
-        Verdict::NotYet => Ok(None),
-        Verdict::OutOfReach => Err(out_of_reach(&session, cx).into()),
+        WaitVerdict::Reached => Ok(Some(answer)),
+        WaitVerdict::NotYet => Ok(None),
+        WaitVerdict::OutOfReach => Err(out_of_reach(&session, cx).into()),
     }
 }
 
 /// Why the session does not get there by itself, and what to do.
-fn out_of_reach(session: &Session, cx: &Context) -> Failure {
+fn out_of_reach(session: &Session, cx: &CliContext) -> CliFailure {
     let name = session.label();
     // One that has failed would fail again: its failure says what to do first.
     if let Some(failed) = session.failed.as_ref().filter(|_| session.phase == Phase::Ended) {
-        return Failure::of_agent(session, &failed.reason, cx);
+        return CliFailure::of_agent(session, &failed.reason, cx);
     }
     let why = Some(session.why.as_str()).filter(|why| !why.is_empty()).map(|why| format!(": {why}"));
     let why = why.unwrap_or_default();
     let send = format!("give it work with `intercom send {name} PROMPT`, then wait again");
     match session.phase.as_str() {
-        "ended" => Failure::failed(format!("{name} has ended{why}"))
+        "ended" => CliFailure::failed(format!("{name} has ended{why}"))
             .hint(format!("`intercom resume {name}` starts it again")),
-        "parked" => Failure::failed(format!("{name} is parked{why}"))
+        "parked" => CliFailure::failed(format!("{name} is parked{why}"))
             .hint(format!("`intercom resume {name}` starts it again, `intercom stop {name}` ends it")),
         "idle" if session.queue > 0 => {
-            Failure::failed(format!("{name} asks for nothing, and its queue waits{why}")).hint(format!(
+            CliFailure::failed(format!("{name} asks for nothing, and its queue waits{why}")).hint(format!(
                 "once that is mended, restart the agent: `intercom stop {name} && intercom resume {name}`"
             ))
         }
-        "created" => Failure::failed(format!("{name} has no agent yet")).hint(send),
-        _ => Failure::failed(format!("{name} has ended its turn and asks for nothing")).hint(send),
+        "created" => CliFailure::failed(format!("{name} has no agent yet")).hint(send),
+        _ => CliFailure::failed(format!("{name} has ended its turn and asks for nothing")).hint(send),
     }
 }
 
@@ -205,18 +205,18 @@ pub(super) fn failure(session: &Session, event: Option<&Event>) -> Option<String
 
 /// An end that was logged counts for those who wait for it, even if the session was resumed right away. An idle agent with
 /// nothing in its queue asks for nothing by itself.
-fn judge(goal: Goal, session: &Session, kind: Option<EventKind>, young: bool) -> Verdict {
+fn goal_verdict(goal: WaitGoal, session: &Session, kind: Option<EventKind>, young: bool) -> WaitVerdict {
     match (goal, session.phase.as_str()) {
-        (Goal::Idle | Goal::Waiting, "idle") if young && kind != Some(EventKind::TurnEnded) => {
-            Verdict::NotYet
+        (WaitGoal::Idle | WaitGoal::Waiting, "idle") if young && kind != Some(EventKind::TurnEnded) => {
+            WaitVerdict::NotYet
         }
-        (Goal::Ended, _) if kind == Some(EventKind::SessionEnded) => Verdict::Reached,
-        (Goal::Idle, "idle") | (Goal::Waiting, "waiting") | (Goal::Ended, "ended") => Verdict::Reached,
-        (Goal::Waiting, "idle") if session.queue > 0 && !holds_prompts(session) => Verdict::NotYet,
-        (Goal::Idle | Goal::Waiting, "created") | (Goal::Waiting, "idle") | (_, "ended" | "parked") => {
-            Verdict::OutOfReach
+        (WaitGoal::Ended, _) if kind == Some(EventKind::SessionEnded) => WaitVerdict::Reached,
+        (WaitGoal::Idle, "idle") | (WaitGoal::Waiting, "waiting") | (WaitGoal::Ended, "ended") => WaitVerdict::Reached,
+        (WaitGoal::Waiting, "idle") if session.queue > 0 && !holds_prompts(session) => WaitVerdict::NotYet,
+        (WaitGoal::Idle | WaitGoal::Waiting, "created") | (WaitGoal::Waiting, "idle") | (_, "ended" | "parked") => {
+            WaitVerdict::OutOfReach
         }
-        _ => Verdict::NotYet,
+        _ => WaitVerdict::NotYet,
     }
 }
 
@@ -241,7 +241,7 @@ fn changes_phase(event: &Event) -> bool {
 }
 
 /// Where the log ends now. A daemon that does not say so makes us read from the beginning.
-pub(super) async fn last_seq(client: &Client) -> anyhow::Result<u64> {
+pub(super) async fn last_seq(client: &DaemonClient) -> anyhow::Result<u64> {
     #[derive(Deserialize)]
     struct Health {
         last_seq: Option<u64>,
@@ -250,15 +250,15 @@ pub(super) async fn last_seq(client: &Client) -> anyhow::Result<u64> {
     Ok(health.last_seq.unwrap_or(0))
 }
 
-async fn too_late(typed: &str, limit: Duration, cx: &Context) -> anyhow::Error {
+async fn timeout_error(typed: &str, limit: Duration, cx: &CliContext) -> anyhow::Error {
     let after = if limit.is_zero() { String::new() } else { format!(" after {limit:?}") };
     match super::logs::session(typed, cx).await {
         Ok(session) => {
-            Failure::failed(format!("{} is still {}{after}", session.label(), session.phase)).into()
+            CliFailure::failed(format!("{} is still {}{after}", session.label(), session.phase)).into()
         }
-        Err(error) if error.is::<Refusal>() => error,
-        Err(_) => Failure::failed(format!("{typed} is not there yet{after}, and the daemon is away"))
-            .hint(lost_daemon::way_back(&cx.client))
+        Err(error) if error.is::<DaemonRefusal>() => error,
+        Err(_) => CliFailure::failed(format!("{typed} is not there yet{after}, and the daemon is away"))
+            .hint(lost_daemon::restart_hint(&cx.client))
             .into(),
     }
 }
@@ -292,23 +292,23 @@ mod tests {
     #[test]
     fn a_goal_is_reached_missed_or_still_ahead() {
         let judge = |goal, phase: &str, kind: &str, young| {
-            judge(goal, &session(phase, &serde_json::Value::Null), EventKind::parse(kind), young)
+            goal_verdict(goal, &session(phase, &serde_json::Value::Null), EventKind::parse(kind), young)
         };
-        assert_eq!(judge(Goal::Idle, "idle", "", false), Verdict::Reached);
-        assert_eq!(judge(Goal::Idle, "idle", "agent.ready", true), Verdict::NotYet);
-        assert_eq!(judge(Goal::Idle, "idle", "turn.ended", true), Verdict::Reached);
-        assert_eq!(judge(Goal::Idle, "working", "turn.started", false), Verdict::NotYet);
-        assert_eq!(judge(Goal::Waiting, "waiting", "clearance.requested", false), Verdict::Reached);
-        assert_eq!(judge(Goal::Waiting, "ended", "session.ended", false), Verdict::OutOfReach);
-        assert_eq!(judge(Goal::Waiting, "idle", "agent.ready", true), Verdict::NotYet);
-        assert_eq!(judge(Goal::Waiting, "idle", "turn.ended", true), Verdict::OutOfReach);
-        assert_eq!(judge(Goal::Waiting, "working", "turn.started", false), Verdict::NotYet);
-        for goal in [Goal::Idle, Goal::Waiting, Goal::Ended] {
-            assert_eq!(judge(goal, "parked", "", false), Verdict::OutOfReach);
+        assert_eq!(judge(WaitGoal::Idle, "idle", "", false), WaitVerdict::Reached);
+        assert_eq!(judge(WaitGoal::Idle, "idle", "agent.ready", true), WaitVerdict::NotYet);
+        assert_eq!(judge(WaitGoal::Idle, "idle", "turn.ended", true), WaitVerdict::Reached);
+        assert_eq!(judge(WaitGoal::Idle, "working", "turn.started", false), WaitVerdict::NotYet);
+        assert_eq!(judge(WaitGoal::Waiting, "waiting", "clearance.requested", false), WaitVerdict::Reached);
+        assert_eq!(judge(WaitGoal::Waiting, "ended", "session.ended", false), WaitVerdict::OutOfReach);
+        assert_eq!(judge(WaitGoal::Waiting, "idle", "agent.ready", true), WaitVerdict::NotYet);
+        assert_eq!(judge(WaitGoal::Waiting, "idle", "turn.ended", true), WaitVerdict::OutOfReach);
+        assert_eq!(judge(WaitGoal::Waiting, "working", "turn.started", false), WaitVerdict::NotYet);
+        for goal in [WaitGoal::Idle, WaitGoal::Waiting, WaitGoal::Ended] {
+            assert_eq!(judge(goal, "parked", "", false), WaitVerdict::OutOfReach);
         }
-        assert_eq!(judge(Goal::Idle, "created", "", false), Verdict::OutOfReach);
-        assert_eq!(judge(Goal::Ended, "created", "", false), Verdict::NotYet);
-        assert_eq!(judge(Goal::Ended, "ended", "", false), Verdict::Reached);
-        assert_eq!(judge(Goal::Ended, "starting", "session.ended", false), Verdict::Reached);
+        assert_eq!(judge(WaitGoal::Idle, "created", "", false), WaitVerdict::OutOfReach);
+        assert_eq!(judge(WaitGoal::Ended, "created", "", false), WaitVerdict::NotYet);
+        assert_eq!(judge(WaitGoal::Ended, "ended", "", false), WaitVerdict::Reached);
+        assert_eq!(judge(WaitGoal::Ended, "starting", "session.ended", false), WaitVerdict::Reached);
     }
 }

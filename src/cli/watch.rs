@@ -6,26 +6,26 @@ use jiff::Timestamp;
 use tokio::signal::unix::{SignalKind, signal};
 use tokio::time::{Instant, MissedTickBehavior, interval, sleep_until, timeout};
 
-use super::failure::Refusal;
-use super::flow::Flow;
-use super::interrupted::{self, Interrupted};
+use super::failure::DaemonRefusal;
+use super::log_formatter::LogFormatter;
+use super::ctrl_c::{self, InterruptedByUser};
 use super::logs::session;
-use super::names::SessionNames;
+use super::session_names::SessionNames;
 use super::overview::{LATEST, Overview};
-use super::stream::{Item, Stream};
+use super::stream::{DaemonStreamItem, DaemonEventStream};
 use super::terminal::stdout_size;
 use super::time::date_time;
 use super::wait::last_seq;
-use super::{Context, out};
+use super::{CliContext, output};
 use intercom_types::{Clearance, Question, ReceivedEvent, Session};
 
 /// Watch what all agents do, live
 #[derive(Debug, clap::Args)]
 #[command(after_help = "\
 On a terminal this is an overview that renews itself until Ctrl-C; otherwise, and with --json, one line per event.")]
-pub(super) struct Args {
+pub(super) struct WatchArgs {
     /// Only this session
-    #[arg(value_name = "SES", value_parser = super::id())]
+    #[arg(value_name = "SES", value_parser = super::non_empty_id())]
     session: Option<String>,
 }
 
@@ -34,45 +34,45 @@ const REFRESH: Duration = Duration::from_millis(250);
 /// So often are the ages renewed when nothing happens.
 const TICK: Duration = Duration::from_secs(1);
 
-pub(super) async fn run(args: Args, cx: &Context) -> anyhow::Result<()> {
+pub(super) async fn run(args: WatchArgs, cx: &CliContext) -> anyhow::Result<()> {
     let only = match &args.session {
         Some(typed) => Some(session(typed, cx).await?.id),
         None => None,
     };
     let end = last_seq(&cx.client).await?;
     if cx.json || stdout_size().is_none() {
-        interrupted::end_on_ctrl_c();
+        ctrl_c::end_on_ctrl_c();
         // The stream is opened last: from then on, a daemon that goes away is waited for.
         let names = if cx.json { SessionNames::default() } else { SessionNames::all(cx).await? };
-        return lines(Stream::open(&cx.client, only.as_deref(), end).await?, names, cx).await;
+        return lines(DaemonEventStream::open(&cx.client, only.as_deref(), end).await?, names, cx).await;
     }
     // The overview begins with what happened last, if it is still there.
     let before = end.saturating_sub(LATEST as u64);
-    let stream = match Stream::open(&cx.client, only.as_deref(), before).await {
-        Err(error) if error.downcast_ref::<Refusal>().is_some_and(|refusal| refusal.status == 410) => {
-            Stream::open(&cx.client, only.as_deref(), end).await?
+    let stream = match DaemonEventStream::open(&cx.client, only.as_deref(), before).await {
+        Err(error) if error.downcast_ref::<DaemonRefusal>().is_some_and(|refusal| refusal.status == 410) => {
+            DaemonEventStream::open(&cx.client, only.as_deref(), end).await?
         }
         opened => opened?,
     };
     live(stream, only.as_deref(), cx).await
 }
 
-async fn lines(mut stream: Stream, mut names: SessionNames, cx: &Context) -> anyhow::Result<()> {
-    let mut flow = Flow::new(cx.paint, None);
+async fn lines(mut stream: DaemonEventStream, mut names: SessionNames, cx: &CliContext) -> anyhow::Result<()> {
+    let mut flow = LogFormatter::new(cx.paint, None);
     loop {
         let item = if let Ok(item) = timeout(REFRESH, stream.next()).await {
             item?
         } else {
-            out::draw(&flow.pause())?;
+            output::draw(&flow.pause())?;
             stream.next().await?
         };
         match item {
-            Item::Event(event) if cx.json => out::print_json(&event.raw)?,
-            Item::Event(event) => {
+            DaemonStreamItem::Event(event) if cx.json => output::print_json(&event.raw)?,
+            DaemonStreamItem::Event(event) => {
                 names.hear(&event);
-                out::draw(&flow.push(&event, &lead(&event, &names)))?;
+                output::draw(&flow.push(&event, &lead(&event, &names)))?;
             }
-            item => stream.tell(&item),
+            item => stream.report(&item),
         }
     }
 }
@@ -81,7 +81,7 @@ fn lead(event: &ReceivedEvent, names: &SessionNames) -> String {
     format!("{}  {}  ", date_time(&event.at), names.label_with_title(&event.session))
 }
 
-async fn live(mut stream: Stream, only: Option<&str>, cx: &Context) -> anyhow::Result<()> {
+async fn live(mut stream: DaemonEventStream, only: Option<&str>, cx: &CliContext) -> anyhow::Result<()> {
     let mut interrupted = signal(SignalKind::interrupt())?;
     let mut terminated = signal(SignalKind::terminate())?;
     let mut resized = signal(SignalKind::window_change())?;
@@ -89,15 +89,15 @@ async fn live(mut stream: Stream, only: Option<&str>, cx: &Context) -> anyhow::R
     tick.set_missed_tick_behavior(MissedTickBehavior::Delay);
     let mut view = Overview::new(SessionNames::all(cx).await?);
     refresh(&mut view, only, cx).await?;
-    let _screen = Screen::enter()?;
+    let _screen = AlternateScreen::enter()?;
     let (mut size, mut refreshed, mut stale) = (stdout_size(), Instant::now(), false);
     loop {
         tokio::select! {
             item = stream.next() => {
                 match item? {
-                    Item::Event(event) => view.push(*event),
-                    Item::Lost => view.away = true,
-                    Item::Back => view.away = false,
+                    DaemonStreamItem::Event(event) => view.push(*event),
+                    DaemonStreamItem::Lost => view.away = true,
+                    DaemonStreamItem::Back => view.away = false,
                 }
                 stale = true;
                 continue; // drawn with the next refresh: a flood of events is not a flood of frames
@@ -110,16 +110,16 @@ async fn live(mut stream: Stream, only: Option<&str>, cx: &Context) -> anyhow::R
             }
             _ = tick.tick() => {}
             _ = resized.recv() => size = stdout_size(),
-            _ = interrupted.recv() => return Err(Interrupted.into()),
+            _ = interrupted.recv() => return Err(InterruptedByUser.into()),
             _ = terminated.recv() => return Ok(()),
         }
         if let Some(size) = size {
-            out::draw(&view.frame(size, cx.paint, Timestamp::now()))?;
+            output::draw(&view.frame(size, cx.paint, Timestamp::now()))?;
         }
     }
 }
 
-async fn refresh(view: &mut Overview, only: Option<&str>, cx: &Context) -> anyhow::Result<()> {
+async fn refresh(view: &mut Overview, only: Option<&str>, cx: &CliContext) -> anyhow::Result<()> {
     let mine = |session: &str| only.is_none_or(|only| only == session);
     let pending = [("status", "pending")];
     let mut sessions: Vec<Session> = match only {
@@ -142,17 +142,17 @@ async fn refresh(view: &mut Overview, only: Option<&str>, cx: &Context) -> anyho
 
 /// The terminal's second screen, without cursor and without wrapped lines; the first one comes back at the end.
 #[derive(Debug)]
-struct Screen;
+struct AlternateScreen;
 
-impl Screen {
+impl AlternateScreen {
     fn enter() -> anyhow::Result<Self> {
-        out::draw("\x1b[?1049h\x1b[?25l\x1b[?7l")?;
+        output::draw("\x1b[?1049h\x1b[?25l\x1b[?7l")?;
         Ok(Self)
     }
 }
 
-impl Drop for Screen {
+impl Drop for AlternateScreen {
     fn drop(&mut self) {
-        out::draw("\x1b[?7h\x1b[?25h\x1b[?1049l").ok(); // the terminal may have gone
+        output::draw("\x1b[?7h\x1b[?25h\x1b[?1049l").ok(); // the terminal may have gone
     }
 }

@@ -7,7 +7,7 @@ use tokio::task::JoinHandle;
 
 use intercom_daemon::config::DEMO_AGENT;
 use intercom_daemon::supervisor::{StartRequest, Supervisor};
-use intercom_store::Scope;
+use intercom_store::SessionScope;
 use intercom_store::bus::Bell;
 use intercom_types::action::line;
 use intercom_types::text::shell_word;
@@ -19,13 +19,13 @@ pub(super) async fn start(
     bell: &Bell,
     socket: &Path,
 ) -> anyhow::Result<JoinHandle<()>> {
-    let live = supervisor.store().sessions(Scope::NotEnded, None, None, 1000).await?.items;
+    let live = supervisor.store().sessions(SessionScope::NotEnded, None, None, 1000).await?.items;
     let running = live.into_iter().find(|session| session.agent.as_deref() == Some(DEMO_AGENT));
     let id = match running {
         Some(session) => session.id,
         None => begin(supervisor).await?,
     };
-    let guide = Guide { intercom: how_to_call_us(socket) };
+    let guide = DemoGuide { intercom: intercom_command(socket) };
     say(&format!(
         "intercom is running, and a demo agent works in session {id}.\nIn a second terminal:\n\n  \
          {intercom} ls\n  {intercom} logs -f {id}\n  {intercom} questions\n  {intercom} clearances\n\n\
@@ -47,7 +47,7 @@ pub(super) async fn start(
             let settled: HashSet<String> = fresh.iter().filter_map(settles).collect();
             let open = |event: &&LoggedEvent| asks(event).is_none_or(|id| !settled.contains(&id));
             fresh.iter().filter(open).filter_map(|event| guide.word(event)).for_each(|word| say(&word));
-            if !ear.hear().await {
+            if !ear.wait_for_ring().await {
                 return;
             }
         }
@@ -85,11 +85,11 @@ fn settles(logged: &LoggedEvent) -> Option<String> {
     }
 }
 
-struct Guide {
+struct DemoGuide {
     intercom: String,
 }
 
-impl Guide {
+impl DemoGuide {
     /// Tells a newcomer about an event, if there is something to know or to do.
     fn word(&self, logged: &LoggedEvent) -> Option<String> {
         let intercom = &self.intercom;
@@ -122,7 +122,7 @@ fn say(text: &str) {
 }
 
 /// Returns the command for this very program in a second terminal that has our environment's defaults only.
-fn how_to_call_us(socket: &Path) -> String {
+fn intercom_command(socket: &Path) -> String {
     let exe = std::env::current_exe().unwrap_or_else(|_| PathBuf::from("intercom"));
     let on_path = std::env::var_os("PATH").is_some_and(|path| {
         std::env::split_paths(&path)
@@ -135,8 +135,9 @@ fn how_to_call_us(socket: &Path) -> String {
         (false, Some(relative)) => word(&Path::new(".").join(relative)),
         (false, None) => word(&exe),
     };
-    let flags = intercom_daemon::config::Flags { config: None, state_dir: None, socket: None };
-    let usual = intercom_daemon::config::Paths::from_process(flags).is_ok_and(|paths| paths.socket == socket);
+    let flags = intercom_daemon::config::PathFlags { config: None, state_dir: None, socket: None };
+    let usual =
+        intercom_daemon::config::DaemonPaths::from_process(flags).is_ok_and(|paths| paths.socket == socket);
     // A flag of this process is unknown to the next one; a variable is as unknown in another terminal.
     let explicit = !usual
         || ["INTERCOM_SOCKET", "INTERCOM_STATE_DIR"].iter().any(|name| std::env::var_os(name).is_some());

@@ -7,7 +7,7 @@ use anyhow::{Context, bail};
 use tokio::net::TcpListener;
 use tokio_rustls::TlsAcceptor;
 
-use intercom_bridges::api::{Api, serve};
+use intercom_bridges::api::{ApiBridge, serve};
 use intercom_daemon::config::{self, DEFAULT_LISTEN};
 use intercom_host as host;
 
@@ -16,21 +16,21 @@ const NEXT_PORTS: u16 = 20;
 
 /// The reaction to a port that somebody else listens on.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) enum TakenPort {
+pub(crate) enum OccupiedPortPolicy {
     Fail,
     GoWithout,
     TakeNext,
 }
 
 /// The result of opening the port.
-pub(super) enum Opened {
+pub(super) enum PortOpening {
     /// The configuration wants none.
     Off,
-    Port(Port),
-    Taken(Taken),
+    Port(BoundPort),
+    Taken(OccupiedPort),
 }
 
-impl Opened {
+impl PortOpening {
     pub(super) fn url(&self) -> Option<String> {
         match self {
             Self::Port(port) => Some(port.url()),
@@ -39,12 +39,12 @@ impl Opened {
     }
 }
 
-pub(super) struct Port {
+pub(super) struct BoundPort {
     pub(super) listener: TcpListener,
     pub(super) tls: Option<TlsAcceptor>,
 }
 
-impl Port {
+impl BoundPort {
     pub(super) fn url(&self) -> String {
         let scheme = if self.tls.is_some() { "https" } else { "http" };
         let address = self.listener.local_addr().map(|address| address.to_string()).unwrap_or_default();
@@ -53,12 +53,12 @@ impl Port {
 }
 
 /// A port that could not be opened, and one that can.
-pub(super) struct Taken {
+pub(super) struct OccupiedPort {
     why: String,
     pub(super) free: SocketAddr,
 }
 
-impl Taken {
+impl OccupiedPort {
     async fn at(address: SocketAddr, error: &io::Error) -> Self {
         let why = match host::listener(address) {
             Some(listener) => format!("cannot listen on {address}: it is taken by {listener}"),
@@ -77,9 +77,13 @@ impl Taken {
 }
 
 /// Listens as configured, or does what is wanted if somebody else listens there.
-pub(super) async fn open(settings: &config::Api, taken: TakenPort, api: &Api) -> anyhow::Result<Opened> {
+pub(super) async fn open(
+    settings: &config::ApiConfig,
+    taken: OccupiedPortPolicy,
+    api: &ApiBridge,
+) -> anyhow::Result<PortOpening> {
     let address = settings.address().map_err(anyhow::Error::msg)?;
-    let Some(address) = address else { return Ok(Opened::Off) };
+    let Some(address) = address else { return Ok(PortOpening::Off) };
     let tls = match settings.tls() {
         None => None,
         Some((cert, key)) => Some(serve::tls(cert, key).map_err(anyhow::Error::msg).context("no TLS")?),
@@ -96,21 +100,21 @@ pub(super) async fn open(settings: &config::Api, taken: TakenPort, api: &Api) ->
         }
     }
     let error = match TcpListener::bind(address).await {
-        Ok(listener) => return Ok(Opened::Port(Port { listener, tls })),
+        Ok(listener) => return Ok(PortOpening::Port(BoundPort { listener, tls })),
         Err(error) => error,
     };
     match taken {
-        TakenPort::TakeNext if error.kind() == io::ErrorKind::AddrInUse => {
+        OccupiedPortPolicy::TakeNext if error.kind() == io::ErrorKind::AddrInUse => {
             let listener = next_free(address).await.with_context(|| format!("cannot listen on {address}"))?;
-            Ok(Opened::Port(Port { listener, tls }))
+            Ok(PortOpening::Port(BoundPort { listener, tls }))
         }
-        TakenPort::GoWithout => {
-            let taken = Taken::at(address, &error).await;
+        OccupiedPortPolicy::GoWithout => {
+            let taken = OccupiedPort::at(address, &error).await;
             tracing::warn!("{}: the API is on the unix socket only", taken.why);
-            Ok(Opened::Taken(taken))
+            Ok(PortOpening::Taken(taken))
         }
-        TakenPort::TakeNext | TakenPort::Fail => {
-            let Taken { why, free } = Taken::at(address, &error).await;
+        OccupiedPortPolicy::TakeNext | OccupiedPortPolicy::Fail => {
+            let OccupiedPort { why, free } = OccupiedPort::at(address, &error).await;
             bail!("{why}; use another port, such as --listen {free}")
         }
     }

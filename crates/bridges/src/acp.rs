@@ -14,38 +14,38 @@ use tokio::sync::Notify;
 use tokio_util::sync::CancellationToken;
 use tokio_util::task::TaskTracker;
 
-mod ask;
+mod capabilities;
 mod client;
+mod client_requests;
 mod connection;
 mod content;
-mod door;
 mod expiry;
 mod feed;
-mod figures;
 mod methods;
-mod offer;
+mod metrics;
 mod prompts;
 mod queue;
 mod refusal;
-mod speak;
 #[cfg(test)]
 mod tests;
+mod transport;
+mod update_encoder;
 
-use figures::Figures;
-pub use queue::{Gone, Inlet, Outlet, Told};
+use metrics::ClientMetrics;
+pub use queue::{ClientInlet, ClientMessage, ClientOutlet, ConnectionClosed};
 
 use intercom_daemon::ops::{Caller, Operations};
 use intercom_types::{OnClientLeft, SessionId};
 
 /// The whole of the bridge.
 #[derive(Debug, Clone)]
-pub struct Acp(Arc<Inner>);
+pub struct AcpBridge(Arc<AcpShared>);
 
 #[derive(Debug)]
-struct Inner {
+struct AcpShared {
     ops: Operations,
     closing: CancellationToken,
-    figures: Arc<Figures>,
+    metrics: Arc<ClientMetrics>,
     /// The number of clients attached to each session, if any; locked only for one lookup.
     attached: Mutex<HashMap<SessionId, usize>>,
     /// Sessions to which a first client has come, or from which the last has gone; held for the moment of a look.
@@ -57,7 +57,7 @@ struct Inner {
 
 /// A client's preferences, as its transport knows them.
 #[derive(Debug, Clone, Default)]
-pub struct Manner {
+pub struct ConnectOptions {
     /// The profile for new sessions, if the client says nothing else.
     pub agent: Option<String>,
     /// A session to be attached to instead of a new one.
@@ -72,12 +72,12 @@ pub struct Manner {
     pub connectionless: bool,
 }
 
-impl Acp {
+impl AcpBridge {
     pub fn new(ops: Operations, closing: CancellationToken) -> Self {
-        Self(Arc::new(Inner {
+        Self(Arc::new(AcpShared {
             ops,
             closing,
-            figures: Arc::default(),
+            metrics: Arc::default(),
             attached: Mutex::default(),
             changed: Mutex::default(),
             client_changes: Notify::new(),
@@ -107,7 +107,7 @@ impl Acp {
     }
 
     /// A new client. It has gone when its `Inlet` is dropped; it is shown out when its `Outlet` ends.
-    pub(crate) fn connect(&self, who: Caller, manner: Manner) -> (Inlet, Outlet) {
+    pub(crate) fn connect(&self, who: Caller, manner: ConnectOptions) -> (ClientInlet, ClientOutlet) {
         let (inlet, inbox) = queue::inlet();
         let (outbox, outlet) = queue::outlet();
         self.0.tasks.spawn(connection::converse(self.clone(), who, manner, inbox, outbox));

@@ -14,13 +14,13 @@ mod console_files;
 mod error;
 mod events;
 mod extract;
-mod figures;
 mod guard;
 mod handlers;
 mod health;
 mod idempotency;
 mod routes;
 pub mod serve;
+mod stats;
 mod tokens;
 mod view;
 mod web;
@@ -31,8 +31,8 @@ pub(super) use error::{no_such_method, no_such_path};
 pub(crate) use guard::own_address;
 pub use web::NoConsole;
 
-use super::condition::Conditions;
-use intercom_daemon::ops::{Least, Operations};
+use super::health::HealthRegistry;
+use intercom_daemon::ops::{Operations, RequiredRole};
 use intercom_daemon::supervisor::Supervisor;
 use intercom_store::bus::Bell;
 use intercom_store::{Store, StoreError};
@@ -41,51 +41,51 @@ use tokio_util::sync::CancellationToken;
 
 /// State that every handler may use.
 #[derive(Debug, Clone)]
-pub struct Api(Arc<Inner>);
+pub struct ApiBridge(Arc<ApiShared>);
 
-struct Inner {
+struct ApiShared {
     ops: Operations,
     backup: backup::RunningBackup,
-    tokens: tokens::Tokens,
-    web: web::Web,
-    failures: guard::Failures,
-    agents_refused: guard::Noted<Option<SessionId>>,
-    users_refused: guard::Noted<Option<u32>>,
-    lookups: access::Lookups,
+    tokens: tokens::TokenRegistry,
+    web: web::ConsoleSessions,
+    failures: guard::RefusedTokens,
+    agents_refused: guard::NoticeLimiter<Option<SessionId>>,
+    users_refused: guard::NoticeLimiter<Option<u32>>,
+    lookups: access::OwnerLookups,
     /// The conditions of the other bridges.
-    conditions: Conditions,
+    conditions: HealthRegistry,
     /// Streams end when the daemon does.
     closing: CancellationToken,
 }
 
-impl std::fmt::Debug for Inner {
+impl std::fmt::Debug for ApiShared {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         f.debug_struct("Inner").field("ops", &self.ops).finish_non_exhaustive()
     }
 }
 
-impl Api {
+impl ApiBridge {
     /// `token` lets somebody in besides those that were made here.
     pub async fn open(
         ops: Operations,
-        conditions: Conditions,
+        conditions: HealthRegistry,
         token: Option<String>,
         closing: CancellationToken,
     ) -> Result<Self, StoreError> {
         let supervisor = ops.supervisor().clone();
-        let tokens = tokens::Tokens::load(supervisor.store().tokens().await?);
+        let tokens = tokens::TokenRegistry::load(supervisor.store().tokens().await?);
         let tokens = tokens.with_given(token.as_deref(), Role::Admin);
-        let web = web::Web::load(supervisor.store().web_sessions().await?, &tokens);
-        supervisor.look_around().await;
-        let lookups = access::Lookups::start(supervisor);
-        Ok(Self(Arc::new(Inner {
+        let web = web::ConsoleSessions::load(supervisor.store().web_sessions().await?, &tokens);
+        supervisor.inspect_surroundings().await;
+        let lookups = access::OwnerLookups::start(supervisor);
+        Ok(Self(Arc::new(ApiShared {
             ops,
             backup: backup::RunningBackup::default(),
             tokens,
             web,
-            failures: guard::Failures::default(),
-            agents_refused: guard::Noted::default(),
-            users_refused: guard::Noted::default(),
+            failures: guard::RefusedTokens::default(),
+            agents_refused: guard::NoticeLimiter::default(),
+            users_refused: guard::NoticeLimiter::default(),
             lookups,
             conditions,
             closing,
@@ -113,7 +113,7 @@ impl Api {
     pub fn router(self, others: Router<Self>) -> Router {
         let limit = DefaultBodyLimit::max(self.supervisor().config().limits.max_body_bytes);
         let metrics = get(health::metrics)
-            .layer(from_fn_with_state((self.clone(), Least::Role(Role::Viewer)), access::require));
+            .layer(from_fn_with_state((self.clone(), RequiredRole::Role(Role::Viewer)), access::require));
         Router::new()
             .nest("/api/v1", routes::router(&self))
             .route("/metrics", metrics)

@@ -6,20 +6,20 @@ use tokio::sync::watch;
 
 /// Counts its uses.
 #[derive(Debug, Clone)]
-pub(super) struct Uses(watch::Sender<usize>);
+pub(super) struct UseCounter(watch::Sender<usize>);
 
 /// One of them, until it is dropped.
 #[derive(Debug)]
-pub(super) struct Use(watch::Sender<usize>);
+pub(super) struct UseGuard(watch::Sender<usize>);
 
-impl Uses {
+impl UseCounter {
     pub(super) fn new() -> Self {
         Self(watch::Sender::new(0))
     }
 
-    pub(super) fn begin(&self) -> Use {
+    pub(super) fn begin(&self) -> UseGuard {
         self.0.send_modify(|uses| *uses += 1);
-        Use(self.0.clone())
+        UseGuard(self.0.clone())
     }
 
     /// Comes back when it was not used for this long. The first use may have to come sooner.
@@ -39,7 +39,7 @@ impl Uses {
     }
 }
 
-impl Drop for Use {
+impl Drop for UseGuard {
     fn drop(&mut self) {
         self.0.send_modify(|uses| *uses -= 1);
     }
@@ -55,7 +55,7 @@ mod tests {
 
     #[tokio::test(start_paused = true)]
     async fn what_is_used_is_not_idle_and_what_was_is_so_for_longer_than_what_never_was() {
-        let uses = Uses::new();
+        let uses = UseCounter::new();
         let start = Instant::now();
         uses.idle(FIRST, LATER).await;
         assert_eq!(start.elapsed(), FIRST);

@@ -4,7 +4,7 @@
 pub mod acp;
 pub mod api;
 mod compress;
-pub mod condition;
+pub mod health;
 mod idle;
 pub mod slack;
 mod viewer_log;

@@ -17,54 +17,54 @@ use tokio_util::sync::CancellationToken;
 use tokio_util::task::TaskTracker;
 
 mod access;
-mod act;
-mod calls;
+mod block_kit;
 mod card;
-mod deed;
+mod commands;
+mod connection_health;
 pub mod doctor;
+mod handlers;
 mod inbox;
-mod kit;
+mod interaction;
 #[cfg(test)]
 mod limits;
-mod link;
 pub mod manifest;
+mod mentions;
 mod outbox;
+mod publisher;
 mod sender;
 mod socket;
-mod teller;
-mod web;
-mod words;
+mod web_api;
 
-pub use web::SCOPES;
+pub use web_api::SCOPES;
 
 use self::access::SlackAccess;
-use self::act::Actor;
-use self::inbox::Inbox;
-use self::link::Link;
-use self::sender::Sender;
-use self::socket::Socket;
-use self::teller::Teller;
-use self::web::{Tokens, Web};
-use crate::condition::{Condition, Conditions};
+use self::connection_health::ConnectionHealth;
+use self::handlers::InteractionHandler;
+use self::inbox::EnvelopeInbox;
+use self::publisher::CardPublisher;
+use self::sender::MessageSender;
+use self::socket::SocketModeClient;
+use self::web_api::{SlackTokens, WebApi};
+use crate::health::{BridgeHealth, HealthRegistry};
 use intercom_daemon::ops::Operations;
 
 /// Between two looks at who we are, while that fails.
 const LOOK_AGAIN: Duration = Duration::from_secs(30);
 
 /// All of the bridge.
-pub struct Slack {
+pub struct SlackBridge {
     ops: Operations,
-    conditions: Conditions,
+    conditions: HealthRegistry,
 }
 
-impl std::fmt::Debug for Slack {
+impl std::fmt::Debug for SlackBridge {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         f.debug_struct("Slack").finish_non_exhaustive()
     }
 }
 
-impl Slack {
-    pub fn new(ops: Operations, conditions: Conditions) -> Self {
+impl SlackBridge {
+    pub fn new(ops: Operations, conditions: HealthRegistry) -> Self {
         Self { ops, conditions }
     }
 
@@ -74,23 +74,23 @@ impl Slack {
         if config.slack.channel.is_none() {
             return;
         }
-        let tokens = Tokens::read(&config.slack);
+        let tokens = SlackTokens::read(&config.slack);
         let web =
-            tokens.and_then(|tokens| Web::new(&config.slack, &tokens).map_err(|error| error.to_string()));
+            tokens.and_then(|tokens| WebApi::new(&config.slack, &tokens).map_err(|error| error.to_string()));
         let web = match web {
             Ok(web) => Arc::new(web),
             Err(why) => {
                 tracing::error!(why, "Slack is configured and cannot be used; everything else works");
-                let figures = vec![("connected", link::CONNECTED, 0)];
-                self.conditions.set("slack", Condition { words: why, figures });
+                let figures = vec![("connected", connection_health::CONNECTED, 0)];
+                self.conditions.set("slack", BridgeHealth { status: why, metrics: figures });
                 return;
             }
         };
         let (store, bell) = (self.ops.store().clone(), self.ops.bell().clone());
-        let (link, access) = (Link::new(&self.conditions), SlackAccess::new(self.ops));
+        let (link, access) = (ConnectionHealth::new(&self.conditions), SlackAccess::new(self.ops));
         let (outgoing, incoming) = (Arc::new(Notify::new()), Arc::new(Notify::new()));
         let tasks = TaskTracker::new();
-        let actor = Actor::new(
+        let actor = InteractionHandler::new(
             access.clone(),
             store.clone(),
             Arc::clone(&web),
@@ -98,7 +98,7 @@ impl Slack {
             tasks.clone(),
             closing.clone(),
         );
-        let socket = Socket {
+        let socket = SocketModeClient {
             web: Arc::clone(&web),
             store: store.clone(),
             link: link.clone(),
@@ -106,7 +106,7 @@ impl Slack {
             reconnect_seconds: config.slack.reconnect_seconds,
             greeted: Arc::new(Mutex::default()),
         };
-        let teller = Teller {
+        let teller = CardPublisher {
             access: access.clone(),
             store: store.clone(),
             bell,
@@ -115,10 +115,10 @@ impl Slack {
         };
         let homes = Arc::clone(&teller.homes);
         tasks.spawn(refresh(actor.clone(), homes, closing.clone()));
-        tasks.spawn(look(Arc::clone(&web), link.clone(), closing.clone()));
+        tasks.spawn(identify_bot(Arc::clone(&web), link.clone(), closing.clone()));
         tasks.spawn(socket.run(closing.clone()));
-        tasks.spawn(Inbox { store: store.clone(), actor, bell: incoming }.run(closing.clone()));
-        tasks.spawn(Sender { store, web, link, access, bell: outgoing }.run(closing.clone()));
+        tasks.spawn(EnvelopeInbox { store: store.clone(), actor, bell: incoming }.run(closing.clone()));
+        tasks.spawn(MessageSender { store, web, link, access, bell: outgoing }.run(closing.clone()));
         tasks.spawn(teller.run(closing));
         tasks.close();
         tasks.wait().await;
@@ -126,10 +126,10 @@ impl Slack {
 }
 
 /// Says who we are there and what we may not do, once that is known.
-async fn look(web: Arc<Web>, link: Link, closing: CancellationToken) {
+async fn identify_bot(web: Arc<WebApi>, link: ConnectionHealth, closing: CancellationToken) {
     let looking = async {
         loop {
-            match web.who().await {
+            match web.identify().await {
                 Ok(who) => {
                     tracing::info!(team = who.team, bot = who.user, id = who.user_id, "Slack knows us");
                     let missing = who.missing();
@@ -137,13 +137,13 @@ async fn look(web: Arc<Web>, link: Link, closing: CancellationToken) {
                         tracing::warn!(scope, "the Slack app lacks a scope, {what}");
                     }
                     let scopes: Vec<&str> = missing.iter().map(|(scope, _)| *scope).collect();
-                    link.lacks((!scopes.is_empty()).then(|| scopes.join(", ")));
-                    link.known();
+                    link.set_missing_scopes((!scopes.is_empty()).then(|| scopes.join(", ")));
+                    link.record_identified();
                     return;
                 }
                 Err(trouble) => {
                     tracing::warn!(%trouble, advice = trouble.advice(), "Slack does not say who we are");
-                    link.trouble(link::WHO, &trouble);
+                    link.record_failure(connection_health::WHO, &trouble);
                 }
             }
             tokio::time::sleep(LOOK_AGAIN).await;
@@ -153,7 +153,7 @@ async fn look(web: Arc<Web>, link: Link, closing: CancellationToken) {
 }
 
 /// Homes that people look at are kept up to date.
-async fn refresh(actor: Actor, bell: Arc<Notify>, closing: CancellationToken) {
+async fn refresh(actor: InteractionHandler, bell: Arc<Notify>, closing: CancellationToken) {
     let refreshing = async {
         loop {
             bell.notified().await;

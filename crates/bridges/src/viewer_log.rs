@@ -13,7 +13,7 @@ use serde_json::value::RawValue;
 
 use intercom_redact::{PieceRedactor, redact_json};
 use intercom_store::{Store, StoreError};
-use intercom_types::fold::{Fold, fold};
+use intercom_types::fold::{FoldEffect, fold};
 use intercom_types::{EventKind, Json, LoggedEvent, SessionId};
 
 /// Events that are read at once, around a page or before a stream.
@@ -28,7 +28,7 @@ const ASIDES: &[&str] = &["plan", "plan_update"];
 
 /// The relation of an event to a streamed message.
 #[derive(Debug, PartialEq, Eq)]
-enum Part {
+enum StreamedPart {
     /// One piece of a message of this kind, with the id of the message where the agent gives it.
     Piece { kind: String, id: Option<String>, text: String },
     /// Neither a part nor the end of it.
@@ -39,7 +39,7 @@ enum Part {
 
 /// One session's message, while it is streamed.
 #[derive(Debug, Default)]
-struct Message {
+struct StreamedMessage {
     kind: String,
     id: Option<String>,
     pieces: PieceRedactor,
@@ -49,7 +49,7 @@ struct Message {
 /// The log of any number of sessions, event by event.
 #[derive(Debug, Default)]
 pub(crate) struct ViewerLog {
-    messages: HashMap<SessionId, Message>,
+    messages: HashMap<SessionId, StreamedMessage>,
     /// The seqs of held events.
     held: BTreeSet<u64>,
 }
@@ -64,7 +64,7 @@ impl ViewerLog {
         out: &mut Vec<LoggedEvent>,
     ) -> Result<(), StoreError> {
         let part = part(&event);
-        if let Part::Piece { kind, id, .. } = &part
+        if let StreamedPart::Piece { kind, id, .. } = &part
             && !self.messages.contains_key(&event.session)
         {
             let earlier = beginning(store, &event, kind, id.as_deref()).await?;
@@ -84,15 +84,15 @@ impl ViewerLog {
         Ok(())
     }
 
-    fn take(&mut self, event: LoggedEvent, part: Part, out: &mut Vec<LoggedEvent>) {
+    fn take(&mut self, event: LoggedEvent, part: StreamedPart, out: &mut Vec<LoggedEvent>) {
         // It does not tell whether a message is being streamed.
-        if part == Part::Aside && !self.messages.contains_key(&event.session) {
+        if part == StreamedPart::Aside && !self.messages.contains_key(&event.session) {
             return out.push(redacted(event));
         }
         let before = out.len();
         let message = self.messages.entry(event.session).or_default();
         match part {
-            Part::Piece { kind, id, text } => {
+            StreamedPart::Piece { kind, id, text } => {
                 // What follows a secret in the next message must not make it look like something else.
                 if message.kind != kind || differ(message.id.as_deref(), id.as_deref()) {
                     message.finish(out);
@@ -102,14 +102,14 @@ impl ViewerLog {
                 self.held.insert(event.seq);
                 message.held.push_back((event, true));
                 let texts = message.pieces.push(&text);
-                message.give_out(texts, out);
+                message.release(texts, out);
             }
-            Part::Aside if !message.held.is_empty() => {
+            StreamedPart::Aside if !message.held.is_empty() => {
                 self.held.insert(event.seq);
                 message.held.push_back((event, false));
             }
-            Part::Aside => out.push(redacted(event)),
-            Part::Other => {
+            StreamedPart::Aside => out.push(redacted(event)),
+            StreamedPart::Other => {
                 message.finish(out);
                 out.push(redacted(event));
             }
@@ -130,10 +130,10 @@ impl ViewerLog {
     }
 
     /// Shows what is held as far as that may be shown, and forgets the rest.
-    pub(crate) fn give_up(&mut self, out: &mut Vec<LoggedEvent>) {
+    pub(crate) fn release_all(&mut self, out: &mut Vec<LoggedEvent>) {
         for message in self.messages.values_mut() {
-            let texts = message.pieces.give_up();
-            message.give_out(texts, out);
+            let texts = message.pieces.release_unsettled();
+            message.release(texts, out);
             out.extend(message.held.drain(..).map(|(event, _)| redacted(event)));
         }
         self.held.clear();
@@ -171,16 +171,16 @@ impl ViewerLog {
     }
 }
 
-impl Message {
+impl StreamedMessage {
     fn finish(&mut self, out: &mut Vec<LoggedEvent>) {
         let texts = self.pieces.finish();
-        self.give_out(texts, out);
+        self.release(texts, out);
         self.kind.clear();
         self.id = None;
     }
 
     /// Events whose pieces have these texts, and what stands between them.
-    fn give_out(&mut self, texts: Vec<String>, out: &mut Vec<LoggedEvent>) {
+    fn release(&mut self, texts: Vec<String>, out: &mut Vec<LoggedEvent>) {
         let mut texts = texts.into_iter();
         while let Some((event, is_piece)) = self.held.pop_front() {
             if !is_piece {
@@ -210,7 +210,7 @@ async fn beginning(
         let Some(first) = earlier.first().map(|event| event.seq) else { break };
         for event in earlier.iter().rev() {
             match part(event) {
-                Part::Piece { kind: of, id: given, text } if of == kind => {
+                StreamedPart::Piece { kind: of, id: given, text } if of == kind => {
                     if differ(id.as_deref(), given.as_deref()) {
                         texts.truncate(own);
                         texts.reverse();
@@ -221,8 +221,8 @@ async fn beginning(
                         (id, own) = (given, texts.len());
                     }
                 }
-                Part::Aside => {}
-                Part::Piece { .. } | Part::Other => {
+                StreamedPart::Aside => {}
+                StreamedPart::Piece { .. } | StreamedPart::Other => {
                     texts.reverse();
                     return Ok(texts);
                 }
@@ -240,14 +240,14 @@ fn differ(id: Option<&str>, other: Option<&str>) -> bool {
 }
 
 #[derive(Deserialize)]
-struct Data<'a> {
+struct StreamedData<'a> {
     #[serde(borrow)]
-    update: Option<Update<'a>>,
+    update: Option<StreamedUpdate<'a>>,
 }
 
 #[derive(Deserialize)]
 #[serde(rename_all = "camelCase")]
-struct Update<'a> {
+struct StreamedUpdate<'a> {
     #[serde(borrow)]
     session_update: Option<Cow<'a, str>>,
     #[serde(borrow)]
@@ -255,36 +255,38 @@ struct Update<'a> {
 }
 
 #[derive(Deserialize)]
-struct Content<'a> {
+struct StreamedContent<'a> {
     #[serde(borrow)]
     text: &'a RawValue,
 }
 
-fn part(event: &LoggedEvent) -> Part {
+fn part(event: &LoggedEvent) -> StreamedPart {
     if event.known_kind() == Some(EventKind::Heartbeat) {
-        return Part::Aside;
+        return StreamedPart::Aside;
     }
     // Readers join the pieces of a message across every aside of `fold`: what is none there must be none here.
     let fold = fold(&event.event());
-    if fold == Fold::Aside {
-        return Part::Aside;
+    if fold == FoldEffect::Aside {
+        return StreamedPart::Aside;
     }
-    let data = serde_json::from_str::<Data<'_>>(event.data.as_str()).ok();
+    let data = serde_json::from_str::<StreamedData<'_>>(event.data.as_str()).ok();
     let update = data.and_then(|data| data.update).filter(|_| event.known_kind() == Some(EventKind::Update));
-    let Some(Update { session_update: Some(kind), content }) = update else { return Part::Other };
+    let Some(StreamedUpdate { session_update: Some(kind), content }) = update else {
+        return StreamedPart::Other;
+    };
     if ASIDES.contains(&&*kind) {
-        return Part::Aside;
+        return StreamedPart::Aside;
     }
-    let Fold::Chunk(chunk) = fold else { return Part::Other };
+    let FoldEffect::Chunk(chunk) = fold else { return StreamedPart::Other };
     match content.and_then(text_of).and_then(|raw| serde_json::from_str(raw.get()).ok()) {
-        Some(text) => Part::Piece { kind: kind.into_owned(), id: chunk.message, text },
+        Some(text) => StreamedPart::Piece { kind: kind.into_owned(), id: chunk.message, text },
         // An image, or nothing at all, between two words.
-        None => Part::Aside,
+        None => StreamedPart::Aside,
     }
 }
 
 fn text_of(content: &RawValue) -> Option<&RawValue> {
-    serde_json::from_str::<Content<'_>>(content.get()).ok().map(|content| content.text)
+    serde_json::from_str::<StreamedContent<'_>>(content.get()).ok().map(|content| content.text)
 }
 
 /// An event that stands for itself.
@@ -307,7 +309,7 @@ fn with_text(event: LoggedEvent, text: &str) -> LoggedEvent {
 
 /// The same data with another text.
 fn put_text(data: &str, text: &str) -> Option<String> {
-    let raw = serde_json::from_str::<Data<'_>>(data).ok()?.update?.content.and_then(text_of)?.get();
+    let raw = serde_json::from_str::<StreamedData<'_>>(data).ok()?.update?.content.and_then(text_of)?.get();
     let start = (raw.as_ptr() as usize).checked_sub(data.as_ptr() as usize)?;
     let (before, after) = (data.get(..start)?, data.get(start + raw.len()..)?);
     Some(format!("{before}{}{after}", serde_json::Value::from(text)))

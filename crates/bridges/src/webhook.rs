@@ -22,9 +22,9 @@ use tokio_util::sync::CancellationToken;
 
 use super::viewer_log::redacted;
 use intercom_daemon::config;
-use intercom_daemon::remote::Url;
+use intercom_daemon::remote::RemoteUrl;
 use intercom_store::bus::Bell;
-use intercom_store::{AuditHead, Cut, Store, StoreError};
+use intercom_store::{AuditHead, LogCutoff, Store, StoreError};
 use intercom_types::{EventKind, Json, LoggedEvent, SessionId, Time, hex};
 
 const CURSOR: &str = "webhook";
@@ -58,8 +58,8 @@ const LAST_RETRY: Duration = Duration::from_mins(5);
 const MAX_ANSWER: usize = 64 * 1024;
 
 /// Tells one URL.
-pub struct Webhook {
-    url: Url,
+pub struct WebhookSender {
+    url: RemoteUrl,
     key: hmac::Key,
     store: Store,
     bell: Bell,
@@ -67,7 +67,7 @@ pub struct Webhook {
     sends_heads: bool,
 }
 
-impl std::fmt::Debug for Webhook {
+impl std::fmt::Debug for WebhookSender {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         f.debug_struct("Webhook").field("url", &self.url).finish_non_exhaustive()
     }
@@ -75,7 +75,7 @@ impl std::fmt::Debug for Webhook {
 
 /// An event, as the API has it.
 #[derive(Serialize)]
-struct Message<'a> {
+struct WebhookEvent<'a> {
     seq: u64,
     session: SessionId,
     at: String,
@@ -84,19 +84,19 @@ struct Message<'a> {
 }
 
 /// The outcome of one delivery.
-enum Told {
-    Taken,
+enum WebhookOutcome {
+    Accepted,
     /// It will never be taken.
     Refused(u16),
-    Later(String),
+    Retry(String),
 }
 
-impl Webhook {
+impl WebhookSender {
     /// `None` if none is configured.
     pub fn open(config: &config::Config, store: Store, bell: Bell) -> anyhow::Result<Option<Self>> {
         let (settings, sends_heads) = (&config.webhook, config.audit.webhook);
         let (Some(url), Some(file)) = (&settings.url, &settings.secret_file) else { return Ok(None) };
-        let url = Url::parse(url).map_err(anyhow::Error::msg).context("[webhook] url")?;
+        let url = RemoteUrl::parse(url).map_err(anyhow::Error::msg).context("[webhook] url")?;
         let secret = read_secret(file)?;
         let key = hmac::Key::new(hmac::HMAC_SHA256, secret.as_bytes());
         Ok(Some(Self { url, key, store, bell, sends_heads }))
@@ -109,7 +109,7 @@ impl Webhook {
                 self.send_heads(self.store.audit_heads()).await;
             }
         };
-        closing.run_until_cancelled(async { tokio::join!(self.tell_all(), heads) }).await;
+        closing.run_until_cancelled(async { tokio::join!(self.deliver_all(), heads) }).await;
     }
 
     /// Sends the newest head each time that it has moved. Heads in between are covered by it, so that nothing queues.
@@ -122,12 +122,12 @@ impl Webhook {
             let body = json!({ "kind": AUDIT_HEAD, "at": at, "data": data }).to_string();
             let delivery = format!("audit-{n}");
             let post = tokio::time::timeout(TIMEOUT, self.post(&delivery, AUDIT_HEAD, body.into())).await;
-            match post.unwrap_or_else(|_| Told::Later("no answer in time".to_owned())) {
-                Told::Taken => wait = FIRST_RETRY,
-                Told::Refused(status) => {
+            match post.unwrap_or_else(|_| WebhookOutcome::Retry("no answer in time".to_owned())) {
+                WebhookOutcome::Accepted => wait = FIRST_RETRY,
+                WebhookOutcome::Refused(status) => {
                     tracing::error!(row = n, status, "the webhook refused a head of the audit");
                 }
-                Told::Later(why) => {
+                WebhookOutcome::Retry(why) => {
                     tracing::warn!(row = n, why, "the webhook is tried again in {wait:?}");
                     tokio::time::sleep(wait).await;
                     wait = (wait * 2).min(LAST_RETRY);
@@ -137,7 +137,7 @@ impl Webhook {
         }
     }
 
-    async fn tell_all(&self) {
+    async fn deliver_all(&self) {
         let mut ear = self.bell.listen();
         let newest = ear.newest();
         let mut seq = loop {
@@ -151,7 +151,7 @@ impl Webhook {
             ear.newest();
             match self.store.events(Some(seq), None, BATCH).await {
                 Ok(Ok(events)) if events.is_empty() => {
-                    if !ear.hear().await {
+                    if !ear.wait_for_ring().await {
                         return;
                     }
                 }
@@ -159,12 +159,12 @@ impl Webhook {
                     for event in events {
                         seq = event.seq;
                         if event.known_kind().is_some_and(|kind| KINDS.contains(&kind)) {
-                            self.tell(event).await;
+                            self.deliver(event).await;
                         }
                     }
                     self.remember(seq).await;
                 }
-                Ok(Err(Cut { oldest })) => {
+                Ok(Err(LogCutoff { oldest })) => {
                     tracing::warn!(after = seq, oldest, "retention was faster than the webhook");
                     seq = oldest.saturating_sub(1);
                 }
@@ -192,39 +192,41 @@ impl Webhook {
     }
 
     /// Comes back when it was taken, or never will be.
-    async fn tell(&self, event: LoggedEvent) {
+    async fn deliver(&self, event: LoggedEvent) {
         let seq = event.seq;
         // It leaves the machine. None of its kinds is a part of a streamed message.
         let event = redacted(event);
         let LoggedEvent { session, at, kind, data, .. } = &event;
-        let message = Message { seq, session: *session, at: at.to_string(), kind, data };
+        let message = WebhookEvent { seq, session: *session, at: at.to_string(), kind, data };
         let body = Bytes::from(Json::of(&message).as_str().to_owned());
         let mut wait = FIRST_RETRY;
         loop {
             let post =
                 tokio::time::timeout(TIMEOUT, self.post(&seq.to_string(), &event.kind, body.clone())).await;
-            match post.unwrap_or_else(|_| Told::Later("no answer in time".to_owned())) {
-                Told::Taken => {
+            match post.unwrap_or_else(|_| WebhookOutcome::Retry("no answer in time".to_owned())) {
+                WebhookOutcome::Accepted => {
                     self.remember(seq).await;
                     return;
                 }
-                Told::Refused(status) => {
+                WebhookOutcome::Refused(status) => {
                     tracing::error!(seq, status, "the webhook refused a message: it is not told again");
                     return;
                 }
-                Told::Later(why) => tracing::warn!(seq, why, "the webhook is tried again in {wait:?}"),
+                WebhookOutcome::Retry(why) => {
+                    tracing::warn!(seq, why, "the webhook is tried again in {wait:?}")
+                }
             }
             tokio::time::sleep(wait).await;
             wait = (wait * 2).min(LAST_RETRY);
         }
     }
 
-    async fn post(&self, delivery: &str, kind: &str, body: Bytes) -> Told {
+    async fn post(&self, delivery: &str, kind: &str, body: Bytes) -> WebhookOutcome {
         match self.send(delivery, kind, body).await {
-            Ok(200..=299) => Told::Taken,
-            Ok(status @ (408 | 425 | 429 | 500..)) => Told::Later(format!("status {status}")),
-            Ok(status) => Told::Refused(status),
-            Err(error) => Told::Later(format!("{error:#}")),
+            Ok(200..=299) => WebhookOutcome::Accepted,
+            Ok(status @ (408 | 425 | 429 | 500..)) => WebhookOutcome::Retry(format!("status {status}")),
+            Ok(status) => WebhookOutcome::Refused(status),
+            Err(error) => WebhookOutcome::Retry(format!("{error:#}")),
         }
     }
 

@@ -10,17 +10,17 @@
 //! ```
 
 mod access;
+mod acp_server;
+mod agent_catalog;
 mod choices;
 mod describe;
 mod environment;
 mod fetcher;
-mod known;
 mod load;
 mod locate;
 mod model;
 mod overrides;
 mod paths;
-mod seats;
 mod slack;
 mod stall;
 mod syntax;
@@ -28,15 +28,15 @@ mod table;
 mod validate;
 
 pub use access::*;
+pub use acp_server::AcpServerConfig;
+pub use agent_catalog::{AGENT_CATALOG, CatalogAgent, FETCHER, catalog_agent};
 pub use choices::*;
 pub use fetcher::FETCHED_WITHIN_SECONDS;
-pub use known::{FETCHER, KNOWN, Known, known};
 pub use load::{ConfigError, load, parse};
 pub use model::*;
 pub use overrides::API_TOKEN;
-pub use paths::{Flags, Paths, PathsError};
-pub use seats::Seats;
-pub use slack::{SLACK_API, Slack, SlackHere, SlackPlace};
+pub use paths::{DaemonPaths, PathFlags, PathsError};
+pub use slack::{SLACK_API, SessionSlackConfig, SlackConfig, WorkspaceSlackConfig};
 pub use stall::{Restart, RestartOverrides, Spend, SpendOverrides, Stall, StallOverrides};
 
 #[cfg(test)]
@@ -72,12 +72,12 @@ mod tests {
             workspaces: [].into(),
             operators: Vec::new(),
             rules: Vec::new(),
-            api: Api::default(),
-            clearances: Clearances::default(),
-            webhook: Webhook::default(),
+            api: ApiConfig::default(),
+            clearances: ClearanceConfig::default(),
+            webhook: WebhookConfig::default(),
             audit: AuditAnchors::default(),
-            slack: Slack::default(),
-            seats: Seats::default(),
+            slack: SlackConfig::default(),
+            seats: AcpServerConfig::default(),
             ..config
         };
         assert_eq!(plain, Config::default());

@@ -31,16 +31,16 @@ mod steering;
 pub use agents::{AgentView, agents_of};
 pub use audit::audited;
 pub use caller::{ACP_CLIENT, Caller};
-pub use clearances::{ClearanceQuery, Decided};
-pub use error::{Attachment, ErrorKind, OpError};
-pub use once::KeptAnswer;
-pub use policy::{GrantView, PolicyView, ReadConfig};
+pub use clearances::{ClearanceQuery, DecisionResult};
+pub use error::{ErrorAttachment, ErrorKind, OpError};
+pub use once::StoredAnswer;
+pub use policy::{ConfigReader, GrantView, PolicyView};
 pub use prompts::PromptQuery;
 pub use questions::QuestionQuery;
-pub use read::{ReadModel, limit, the};
-pub use roles::{Least, Operation};
+pub use read::{ReadModel, limit, require_one};
+pub use roles::{OperationKind, RequiredRole};
 pub use sessions::SessionQuery;
-pub use settings::SettingDone;
+pub use settings::SettingResult;
 
 use crate::supervisor::Supervisor;
 use intercom_store::Store;
@@ -48,13 +48,13 @@ use intercom_store::bus::Bell;
 
 /// Everything that people may do here.
 #[derive(Clone)]
-pub struct Operations(Arc<Inner>);
+pub struct Operations(Arc<OperationsInner>);
 
-struct Inner {
+struct OperationsInner {
     supervisor: Supervisor,
     bell: Bell,
-    read_config: ReadConfig,
-    keys: once::Keys,
+    read_config: ConfigReader,
+    keys: once::InFlightKeys,
     /// Requests with a key, which go on after their caller has hung up.
     tasks: TaskTracker,
 }
@@ -66,9 +66,9 @@ impl std::fmt::Debug for Operations {
 }
 
 impl Operations {
-    pub fn new(supervisor: Supervisor, bell: Bell, read_config: ReadConfig) -> Self {
-        let (keys, tasks) = (once::Keys::default(), TaskTracker::new());
-        Self(Arc::new(Inner { supervisor, bell, read_config, keys, tasks }))
+    pub fn new(supervisor: Supervisor, bell: Bell, read_config: ConfigReader) -> Self {
+        let (keys, tasks) = (once::InFlightKeys::default(), TaskTracker::new());
+        Self(Arc::new(OperationsInner { supervisor, bell, read_config, keys, tasks }))
     }
 
     pub fn supervisor(&self) -> &Supervisor {

@@ -14,14 +14,14 @@ use tokio_rustls::rustls::{ClientConfig, RootCertStore, crypto::ring};
 
 /// `scheme://host:port/path`, with a usual port and path where none is said.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Url {
+pub struct RemoteUrl {
     pub tls: bool,
     pub host: String,
     pub port: u16,
     pub path: String,
 }
 
-impl Url {
+impl RemoteUrl {
     pub fn parse(text: &str) -> Result<Self, &'static str> {
         let (tls, rest) = match (text.strip_prefix("https://"), text.strip_prefix("http://")) {
             (Some(rest), _) => (true, rest),
@@ -56,7 +56,7 @@ impl Url {
     }
 
     /// Trusts the certificates in `ca_file`, or those that the system trusts.
-    pub async fn connect(&self, ca_file: Option<&Path>) -> io::Result<Box<dyn Stream>> {
+    pub async fn connect(&self, ca_file: Option<&Path>) -> io::Result<Box<dyn RemoteStream>> {
         let stream = TcpStream::connect((self.host.as_str(), self.port)).await?;
         stream.set_nodelay(true)?;
         if !self.tls {
@@ -72,8 +72,8 @@ impl Url {
 }
 
 /// Both ways at once.
-pub trait Stream: AsyncRead + AsyncWrite + Send + Unpin {}
-impl<T: AsyncRead + AsyncWrite + Send + Unpin> Stream for T {}
+pub trait RemoteStream: AsyncRead + AsyncWrite + Send + Unpin {}
+impl<T: AsyncRead + AsyncWrite + Send + Unpin> RemoteStream for T {}
 
 /// Returns the TLS configuration with the system's trusted roots, which are read once.
 fn system_trust() -> io::Result<Arc<ClientConfig>> {
@@ -112,7 +112,7 @@ mod tests {
             ("http://[::1]:7411/a/b?c", "[::1]:7411", "/a/b?c"),
             ("http://box.example/x", "box.example:80", "/x"),
         ] {
-            let url = Url::parse(text).unwrap();
+            let url = RemoteUrl::parse(text).unwrap();
             assert_eq!((url.authority().as_str(), url.path.as_str()), (authority, path));
         }
         for text in [
@@ -125,9 +125,9 @@ mod tests {
             "http://a b",
             "http://a/\r\nx",
         ] {
-            assert!(Url::parse(text).is_err(), "{text}");
+            assert!(RemoteUrl::parse(text).is_err(), "{text}");
         }
-        assert!(Url::parse("http://localhost:1").unwrap().is_local());
-        assert!(!Url::parse("http://box.example").unwrap().is_local());
+        assert!(RemoteUrl::parse("http://localhost:1").unwrap().is_local());
+        assert!(!RemoteUrl::parse("http://box.example").unwrap().is_local());
     }
 }

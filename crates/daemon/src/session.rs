@@ -2,8 +2,8 @@
 
 pub mod actor;
 mod commit;
-pub mod errand;
 pub mod handle;
+pub mod host_call;
 pub mod recover;
 pub mod restart;
 pub mod stall;
@@ -11,9 +11,9 @@ pub mod state;
 mod tail;
 
 pub use actor::{ProcessPlan, SessionActor, StartError, failed_commands, quarantined_lines};
-pub use handle::{ArrivalWatch, CommandError, Done, SessionHandle, StopOutcome};
+pub use handle::{ArrivalWatch, CommandError, CommandOutcome, SessionHandle, StopOutcome};
 pub use stall::{SpendCaps, WatchPolicy};
 pub use state::{
-    AdoptedProcess, Input, OpenRequests, Refused, RequestAssessment, RequestAssessor, SessionSpec,
-    SessionState,
+    AdoptedProcess, CommandRefusal, OpenRequests, RequestAssessment, RequestAssessor, SessionInput,
+    SessionSpec, SessionState,
 };

@@ -14,26 +14,28 @@ use tokio_util::task::TaskTracker;
 mod adopt;
 mod callers;
 mod housekeeping;
-pub mod judge;
 mod launch;
 pub mod policy;
+pub mod policy_engine;
 mod profiles;
 mod recover;
-mod vigil;
+mod watch_policies;
 
-pub use callers::Belongs;
-pub use launch::{DEMO_MODE, StartRefused, StartRequest};
-pub use profiles::{Agent, ProgramAvailability, agents};
+pub use callers::ProcessOwner;
+pub use launch::{DEMO_MODE, StartRefusal, StartRequest};
+pub use profiles::{NamedAgent, ProgramAvailability, agents};
 pub use recover::RecoveryReport;
 
 use self::callers::DaemonSurroundings;
-use self::judge::PolicyEngine;
+use self::policy_engine::PolicyEngine;
 use crate::config::{AgentLimits, Config};
 use crate::session::actor::{ProcessPlan, SessionActor, StartError, TaskBeginning, TaskExit};
-use crate::session::recover::{amend, bury};
-use crate::session::{CommandError, Done, Input, Refused, SessionHandle, SessionState, StopOutcome};
-use intercom_host::{Cgroups, Observer};
-use intercom_store::{Found, Store, StoreError, StoredSession};
+use crate::session::recover::{amend, record_lost_process};
+use crate::session::{
+    CommandError, CommandOutcome, CommandRefusal, SessionHandle, SessionInput, SessionState, StopOutcome,
+};
+use intercom_host::{CgroupBase, ProcessObserver};
+use intercom_store::{IdLookup, Store, StoreError, StoredSession};
 use intercom_types::{OnClientLeft, Phase, Preset, PromptId, SessionId, SessionRecord, StopMode, Time};
 
 /// All sessions are gone this long after they were told to stop, the hard way if need be.
@@ -49,7 +51,7 @@ pub struct Supervisor(Arc<SupervisorInner>);
 #[derive(Debug)]
 struct SupervisorInner {
     /// The configuration and what is decided by it; a reload exchanges it.
-    bench: PolicyEngine,
+    policy_engine: PolicyEngine,
     /// Held while a grant is made or revoked, and during a reload: what is in force follows the store in order.
     granting: tokio::sync::Mutex<()>,
     store: Store,
@@ -65,7 +67,7 @@ struct SupervisorInner {
     /// True while there is too little free disk to take more from agents.
     paused: watch::Sender<bool>,
     /// Where agents can have cgroups of their own, if anywhere.
-    cgroups: Option<Cgroups>,
+    cgroups: Option<CgroupBase>,
     /// Set once they were looked at.
     surroundings: OnceLock<DaemonSurroundings>,
 }
@@ -79,14 +81,14 @@ struct Slot {
 
 impl Supervisor {
     pub fn new(config: Config, store: Store) -> Self {
-        let cgroups = config.daemon.cgroups.then(Cgroups::find).flatten();
+        let cgroups = config.daemon.cgroups.then(CgroupBase::find).flatten();
         let limited = config.agents.values().any(|profile| profile.limits != AgentLimits::default());
-        if let Some(Err(error)) = cgroups.as_ref().filter(|_| limited).map(Cgroups::enable_limits) {
+        if let Some(Err(error)) = cgroups.as_ref().filter(|_| limited).map(CgroupBase::enable_limits) {
             tracing::warn!(%error, "limits of agents are the system's per process, not a cgroup's");
         }
         Self(Arc::new(SupervisorInner {
             cgroups,
-            bench: PolicyEngine::new(Arc::new(config)),
+            policy_engine: PolicyEngine::new(Arc::new(config)),
             granting: tokio::sync::Mutex::default(),
             store,
             sessions: Mutex::default(),
@@ -101,7 +103,7 @@ impl Supervisor {
 
     /// As it is now: a reload exchanges it.
     pub fn config(&self) -> Arc<Config> {
-        self.0.bench.config()
+        self.0.policy_engine.config()
     }
 
     pub fn store(&self) -> &Store {
@@ -117,17 +119,17 @@ impl Supervisor {
     }
 
     /// Passes a command on; answers when it is committed.
-    pub async fn command(&self, id: SessionId, input: Input) -> Result<Done, CommandError> {
+    pub async fn command(&self, id: SessionId, input: SessionInput) -> Result<CommandOutcome, CommandError> {
         match self.find(id) {
             Some(handle) => handle.command(input).await,
-            None if self.is_parked(id).await => Err(CommandError::Refused(Refused::Parked)),
-            None => Err(CommandError::Refused(Refused::Ended)),
+            None if self.is_parked(id).await => Err(CommandError::Refused(CommandRefusal::Parked)),
+            None => Err(CommandError::Refused(CommandRefusal::Ended)),
         }
     }
 
     /// Takes a prompt out of the queue, also of a session that has ended.
     pub async fn take_back(&self, id: SessionId, prompt: PromptId, by: String) -> Result<(), CommandError> {
-        self.command_or_amend(id, Input::TakeBack { prompt, by }).await
+        self.command_or_amend(id, SessionInput::TakeBack { prompt, by }).await
     }
 
     /// What a session may do at most, also in its next life.
@@ -138,35 +140,35 @@ impl Supervisor {
         widens: bool,
         by: String,
     ) -> Result<(), CommandError> {
-        self.command_or_amend(id, Input::Preset { preset, widens, by }).await
+        self.command_or_amend(id, SessionInput::Preset { preset, widens, by }).await
     }
 
     /// An operator has seen that a session failed, also of one that has ended.
     pub async fn mark_seen(&self, id: SessionId, at: Option<Time>, by: String) -> Result<(), CommandError> {
-        self.command_or_amend(id, Input::Seen { at, by }).await
+        self.command_or_amend(id, SessionInput::Seen { at, by }).await
     }
 
     /// Somebody else than the ACP client that started it uses a session: it stays when that client leaves, also in its next life.
     /// Most do anyway.
     pub async fn keep_session(&self, id: SessionId, by: String) {
         let found = self.store().session(id.to_string()).await;
-        let closes = |record: &SessionRecord| record.watched.on_client_left == Some(OnClientLeft::Close);
-        if matches!(&found, Ok(Found::One(record)) if closes(record)) {
+        let closes = |record: &SessionRecord| record.watch_state.on_client_left == Some(OnClientLeft::Close);
+        if matches!(&found, Ok(IdLookup::One(record)) if closes(record)) {
             // A use does not fail because of this; the next one tries again.
-            self.command_or_amend(id, Input::Keep { by }).await.ok();
+            self.command_or_amend(id, SessionInput::Keep { by }).await.ok();
         }
     }
 
     /// ACP clients are attached to a session, or none is any more; also to one that has ended, for its next life.
     pub async fn record_clients(&self, id: SessionId, attached: bool) -> Result<(), CommandError> {
-        self.command_or_amend(id, Input::Clients { attached }).await
+        self.command_or_amend(id, SessionInput::Clients { attached }).await
     }
 
     /// A command that makes sense without a process too.
-    async fn command_or_amend(&self, id: SessionId, input: Input) -> Result<(), CommandError> {
+    async fn command_or_amend(&self, id: SessionId, input: SessionInput) -> Result<(), CommandError> {
         loop {
             match self.command(id, input.clone()).await {
-                Err(CommandError::Refused(Refused::Ended | Refused::Parked)) => {}
+                Err(CommandError::Refused(CommandRefusal::Ended | CommandRefusal::Parked)) => {}
                 result => return result.map(drop),
             }
             // Nobody may resume it between the look at it and the change.
@@ -183,7 +185,7 @@ impl Supervisor {
     /// What the store has of a session, and its state.
     async fn stored(&self, id: SessionId) -> Result<(StoredSession, SessionState), StoreError> {
         let corrupt = StoreError::Corrupt { what: "a session's snapshot" };
-        let stored = self.store().stored(id).await?.ok_or(corrupt.clone())?;
+        let stored = self.store().stored_session(id).await?.ok_or(corrupt.clone())?;
         let state = serde_json::from_str(&stored.state).map_err(|_| corrupt)?;
         Ok((stored, state))
     }
@@ -192,7 +194,7 @@ impl Supervisor {
     pub async fn stop(&self, id: SessionId, how: StopMode, by: String) -> Result<StopOutcome, CommandError> {
         let Some(handle) = self.find(id) else { return self.stop_parked(id, how, by).await };
         match handle.stop(how, by).await {
-            Err(CommandError::Refused(Refused::Ended)) => {
+            Err(CommandError::Refused(CommandRefusal::Ended)) => {
                 handle.closed().await;
                 Ok(StopOutcome::default())
             }
@@ -208,8 +210,8 @@ impl Supervisor {
         by: String,
     ) -> Result<StopOutcome, CommandError> {
         if self.is_parked(id).await {
-            match self.command_or_amend(id, Input::Stop { how, by }).await {
-                Ok(()) | Err(CommandError::Refused(Refused::Ended)) => {}
+            match self.command_or_amend(id, SessionInput::Stop { how, by }).await {
+                Ok(()) | Err(CommandError::Refused(CommandRefusal::Ended)) => {}
                 Err(error) => return Err(error),
             }
         }
@@ -221,7 +223,7 @@ impl Supervisor {
     }
 
     /// A look at the live process.
-    pub fn observer(&self, id: SessionId) -> Option<Observer> {
+    pub fn observer(&self, id: SessionId) -> Option<ProcessObserver> {
         self.find(id)?.observer()
     }
 
@@ -235,7 +237,7 @@ impl Supervisor {
         let id = state.id();
         let (store, paused, leave) =
             (self.0.store.clone(), self.0.paused.subscribe(), self.0.leaving.child_token());
-        let resumed = matches!(beginning, TaskBeginning::New(Input::Resume { .. }));
+        let resumed = matches!(beginning, TaskBeginning::New(SessionInput::Resume { .. }));
         let generation = state.generation() + u32::from(resumed);
         let (actor, handle, started) = SessionActor::new(state, plan, store, paused, leave, generation);
         {
@@ -254,17 +256,19 @@ impl Supervisor {
                 supervisor.salvage(id, handle.observer()).await;
             }
             supervisor.sessions().remove(&id);
-            farewell.into_iter().for_each(TaskExit::tell);
+            farewell.into_iter().for_each(TaskExit::notify_stoppers);
         });
-        started.await.unwrap_or(Err(StartError::Command(CommandError::Refused(Refused::Ended))))
+        started.await.unwrap_or(Err(StartError::Command(CommandError::Refused(CommandRefusal::Ended))))
     }
 
     /// A session's task panicked: a bug of ours. Its agent is not left without anybody to answer it.
-    async fn salvage(&self, id: SessionId, observer: Option<Observer>) {
+    async fn salvage(&self, id: SessionId, observer: Option<ProcessObserver>) {
         tracing::error!(session.id = %id, "the task of a session failed; its agent is ended");
-        observer.iter().for_each(Observer::end);
+        observer.iter().for_each(ProcessObserver::end);
         let ended = match self.stored(id).await {
-            Ok((_, state)) => bury(self.store(), state, "intercom failed; its log says how").await,
+            Ok((_, state)) => {
+                record_lost_process(self.store(), state, "intercom failed; its log says how").await
+            }
             Err(error) => Err(error),
         };
         if let Err(error) = ended {
@@ -291,7 +295,7 @@ impl Supervisor {
         // A session that cannot record its end, because the store does not work, still has its process.
         for handle in self.sessions().values().filter_map(|seat| seat.handle.as_ref()) {
             tracing::error!(session.id = %handle.id, "it ends without a word in the log, until the next start");
-            handle.observer().iter().for_each(Observer::end);
+            handle.observer().iter().for_each(ProcessObserver::end);
         }
         self.finish().await;
     }

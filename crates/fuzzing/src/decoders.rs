@@ -6,12 +6,12 @@ use bytes::BytesMut;
 use serde_json::value::RawValue;
 
 use super::{pieces, sizes_and_bytes};
-use intercom_types::{Json, Outbound, RequestId, Wording};
-use intercom_wire::acp::asked::Asked;
+use intercom_types::{AgentCommand, Json, PromptBody, RequestId};
+use intercom_wire::acp::client_request::AcpClientRequest;
 use intercom_wire::driver::{Driver, acp};
 use intercom_wire::frame::Frame;
 use intercom_wire::framing::Framer;
-use intercom_wire::jsonrpc::{self, Message};
+use intercom_wire::jsonrpc::{self, RpcMessage};
 use intercom_wire::{ParsedText, intercom, sse};
 
 /// Longer tokens are not looked for in an overlong message.
@@ -63,9 +63,9 @@ pub fn overlong_scan(input: &[u8]) {
     }
     let Ok(message) = jsonrpc::parse(&text) else { return };
     let (id, name) = match message {
-        Message::Request { id, method, .. } => (Some(id), Some(method.into_owned())),
-        Message::Notification { method, .. } => (None, Some(method.into_owned())),
-        Message::Answer { id, .. } => (id, None),
+        RpcMessage::Request { id, method, .. } => (Some(id), Some(method.into_owned())),
+        RpcMessage::Notification { method, .. } => (None, Some(method.into_owned())),
+        RpcMessage::Answer { id, .. } => (id, None),
     };
     let found = frames(Framer::ndjson(1), &[text.as_bytes()]);
     let [Frame::TooLong { request, method, bytes, .. }] = &found[..] else { panic!("{found:?}") };
@@ -107,47 +107,49 @@ pub fn intercom_protocol(input: &[u8]) {
 pub fn acp_protocol(input: &[u8]) {
     let mut driver = Driver::Acp(Box::new(acp::AcpDriver::new(acp::DriverSetup::default())));
     decode_lines(driver.clone(), input);
-    driver.encode(&Outbound::Hello);
+    driver.encode(&AgentCommand::Hello);
     let mut said = Vec::new();
     for line in HANDSHAKE {
         driver.decode(&Frame::Text((*line).to_owned()), &mut said);
     }
-    driver.encode(&Outbound::List);
-    driver
-        .encode(&Outbound::Prompt { wording: Wording { text: "go".to_owned(), content: None }, turn: None });
+    driver.encode(&AgentCommand::ListSessions);
+    driver.encode(&AgentCommand::Prompt {
+        wording: PromptBody { text: "go".to_owned(), content: None },
+        turn: None,
+    });
     decode_lines(driver, input);
     String::from_utf8_lossy(input).lines().for_each(json_rpc_message);
 }
 
 /// A message that can be read is the same when it is sent again.
 fn json_rpc_message(line: &str) {
-    jsonrpc::id_of(line);
+    jsonrpc::find_id(line);
     jsonrpc::is_version_2(line);
     RequestId::parse(line);
     let Ok((message, text)) = jsonrpc::parse_whole(line) else { return };
     assert_is_kept(text);
     let own = |params: Option<&RawValue>| params.map_or_else(|| Json::trusted("{}"), Json::raw);
     let sent = match &message {
-        Message::Request { id, method, params } => {
-            Asked::read(method, *params).ok();
+        RpcMessage::Request { id, method, params } => {
+            AcpClientRequest::read(method, *params).ok();
             jsonrpc::request(id, method, &own(*params))
         }
-        Message::Notification { method, params } => {
-            Asked::read(method, *params).ok();
+        RpcMessage::Notification { method, params } => {
+            AcpClientRequest::read(method, *params).ok();
             jsonrpc::notification(method, &own(*params))
         }
-        Message::Answer { id: Some(id), result: Ok(result) } => jsonrpc::result(id, *result),
-        Message::Answer { .. } => return,
+        RpcMessage::Answer { id: Some(id), result: Ok(result) } => jsonrpc::result(id, *result),
+        RpcMessage::Answer { .. } => return,
     };
     let again = jsonrpc::parse(&sent);
     let is_same = match (&message, &again) {
-        (Message::Request { id, method, .. }, Ok(Message::Request { id: again, method: name, .. })) => {
+        (RpcMessage::Request { id, method, .. }, Ok(RpcMessage::Request { id: again, method: name, .. })) => {
             id == again && method == name
         }
-        (Message::Notification { method, .. }, Ok(Message::Notification { method: name, .. })) => {
+        (RpcMessage::Notification { method, .. }, Ok(RpcMessage::Notification { method: name, .. })) => {
             method == name
         }
-        (Message::Answer { id, .. }, Ok(Message::Answer { id: again, .. })) => id == again,
+        (RpcMessage::Answer { id, .. }, Ok(RpcMessage::Answer { id: again, .. })) => id == again,
         _ => false,
     };
     assert!(is_same, "{line} was sent as {sent}");
@@ -176,11 +178,11 @@ pub fn journal_names(input: &[u8]) {
 pub fn server_sent_events(input: &[u8]) {
     let (sizes, bytes) = sizes_and_bytes(input);
     let messages = |pieces: &[&[u8]]| {
-        let (mut parser, mut messages) = (sse::Parser::default(), Vec::new());
+        let (mut parser, mut messages) = (sse::SseParser::default(), Vec::new());
         for piece in pieces {
             messages.extend(parser.feed(piece)?);
         }
-        Ok::<_, sse::TooLong>(messages)
+        Ok::<_, sse::SseLineTooLong>(messages)
     };
     assert_eq!(messages(&pieces(sizes, bytes)), messages(&[bytes]));
 }

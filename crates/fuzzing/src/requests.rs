@@ -4,8 +4,8 @@ use std::path::PathBuf;
 use std::sync::LazyLock;
 
 use intercom_policy::{
-    Commands, Outcome, Rule, Rules, Subject, Then, assess, decide, explain, forbidden_by, proposal,
-    read_command, resolve,
+    Commands, PolicyOutcome, PolicyRequest, Rule, RuleAction, Rules, assess, decide, explain, forbidden_by,
+    proposal, read_command, resolve,
 };
 use intercom_types::{Risk, Time};
 
@@ -28,9 +28,9 @@ pub fn shell_reading(input: &[u8]) {
     assert!(is_found || reading.unreadable.is_some(), "{longer:?} gives {reading:?}");
 }
 
-static ALLOW: LazyLock<Rules> = LazyLock::new(|| rules(Rule::new(Then::Allow)));
+static ALLOW: LazyLock<Rules> = LazyLock::new(|| rules(Rule::new(RuleAction::Allow)));
 static DENY: LazyLock<Rules> = LazyLock::new(|| {
-    rules(Rule { command: Some(Commands::Line(MARKER.to_owned())), ..Rule::new(Then::Deny) })
+    rules(Rule { command: Some(Commands::Line(MARKER.to_owned())), ..Rule::new(RuleAction::Deny) })
 });
 
 fn rules(rule: Rule) -> Rules {
@@ -44,7 +44,7 @@ pub fn request_assessment(input: &[u8]) {
     let mut part = || parts.next().filter(|part| !part.is_empty()).map(str::to_owned);
     let (command, diff, path) = (part(), part(), part());
     let is_unreadable = command.as_deref().is_some_and(|text| read_command(text).unreadable.is_some());
-    let request = resolve(Subject {
+    let request = resolve(PolicyRequest {
         agent: Some("agent".to_owned()),
         workspace: PathBuf::from("/nonexistent/workspace"),
         tool: part(),
@@ -59,9 +59,9 @@ pub fn request_assessment(input: &[u8]) {
     if is_unreadable {
         assert!(assessment.risk >= Risk::High, "{:?}: {assessment:?}", request.subject());
         let allowed = decide(&ALLOW, &request, &assessment, now);
-        assert!(allowed.outcome != Outcome::Allow, "{:?}: {allowed:?}", request.subject());
+        assert!(allowed.outcome != PolicyOutcome::Allow, "{:?}: {allowed:?}", request.subject());
         let denied = decide(&DENY, &request, &assessment, now);
-        assert!(matches!(denied.outcome, Outcome::Deny { .. }), "{:?}: {denied:?}", request.subject());
+        assert!(matches!(denied.outcome, PolicyOutcome::Deny { .. }), "{:?}: {denied:?}", request.subject());
     }
     explain(&ALLOW, &request, &assessment, now);
     forbidden_by(&request, &assessment);

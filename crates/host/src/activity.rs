@@ -8,7 +8,7 @@ use nix::fcntl::readlinkat;
 use serde::{Deserialize, Serialize};
 
 use super::identity::{short, stat};
-use super::observe::{Observer, ticks_per_second};
+use super::process_observer::{ProcessObserver, ticks_per_second};
 use super::tcp;
 use super::tree::{ProcessBelow, walk};
 
@@ -57,7 +57,7 @@ pub struct ChildProcess {
     pub age_millis: u64,
 }
 
-impl Observer {
+impl ProcessObserver {
     /// `None` if there is nothing to look at: the shim has gone. A few short reads for each process: it does not wait, but
     /// is better not called hundreds of times on a thread that others wait for.
     pub fn activity(&self) -> Option<ProcessActivity> {

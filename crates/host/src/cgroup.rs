@@ -12,11 +12,11 @@ const OURS: &str = "intercom-daemon";
 
 /// Where cgroups for agents can be made.
 #[derive(Debug, Clone)]
-pub struct Cgroups {
+pub struct CgroupBase {
     base: PathBuf,
 }
 
-impl Cgroups {
+impl CgroupBase {
     /// Below our own cgroup, if the system lets us: as root, or where it was delegated to us.
     pub fn find() -> Option<Self> {
         let mounts = fs::read_to_string("/proc/self/mountinfo").ok()?;
@@ -108,7 +108,7 @@ impl Cgroup {
     }
 
     /// The file that takes a process in when it writes `0` to it.
-    pub(super) fn door(&self) -> PathBuf {
+    pub(super) fn procs_file(&self) -> PathBuf {
         self.dir.join("cgroup.procs")
     }
 

@@ -18,7 +18,7 @@ use super::frame::{ExitRecord, ShimFrame};
 use super::journal::JournalReader;
 use super::record::{EXIT, ShimMeta, read_record};
 use super::shim::stderr_tail;
-use super::{AgentProcess, ProcessExit, ProcessNews, RuntimeDir, TrimPace, journal, leftovers};
+use super::{AgentProcess, ProcessEvent, ProcessExit, RuntimeDir, TrimPace, journal, leftovers};
 
 /// Chunks of output waiting for the session. When full, the journal grows; when that is full, the agent waits.
 const CHUNKS: usize = 4;
@@ -41,7 +41,7 @@ struct JournalExtent {
 
 /// The state needed to look after one agent.
 pub(super) struct ShimClient {
-    pub(super) keep: RuntimeDir,
+    pub(super) runtime_dir: RuntimeDir,
     pub(super) meta: ShimMeta,
     pub(super) consumed: u64,
     /// A second end of the agent's stdout, in case the shim dies with something in the pipe.
@@ -78,14 +78,14 @@ impl ShimClient {
     }
 
     /// A shim that is no more: what it left behind is read to the end, and then told.
-    pub(super) fn post_mortem(self, left: Option<ExitRecord>) -> AgentProcess {
+    pub(super) fn attach_ended(self, left: Option<ExitRecord>) -> AgentProcess {
         let (control, _) = mpsc::unbounded_channel(); // nobody is there to be told anything
         let (mut process, news, extent, mut rest) = self.process(control, JournalExtent::default());
-        process.left.clone_from(&left);
+        process.exit_record.clone_from(&left);
         tokio::spawn(async move {
             rest.reap().await;
-            let departure = rest.departure(left, PipeCustody::NotAlways, &extent).await;
-            news.send(ProcessNews::Exited(departure)).await.ok(); // the session may have gone
+            let departure = rest.process_exit(left, PipeCustody::NotAlways, &extent).await;
+            news.send(ProcessEvent::Exited(departure)).await.ok(); // the session may have gone
         });
         process
     }
@@ -94,11 +94,11 @@ impl ShimClient {
         mut self,
         control: mpsc::UnboundedSender<ShimFrame>,
         extent: JournalExtent,
-    ) -> (AgentProcess, mpsc::Sender<ProcessNews>, watch::Sender<JournalExtent>, Self) {
+    ) -> (AgentProcess, mpsc::Sender<ProcessEvent>, watch::Sender<JournalExtent>, Self) {
         let (output_to, output) = mpsc::channel(CHUNKS);
         let (news_to, news) = mpsc::channel(NEWS);
         let (extent_to, extent) = watch::channel(extent);
-        let reader = JournalReader::new(&self.keep.dir, self.consumed);
+        let reader = JournalReader::new(&self.runtime_dir.dir, self.consumed);
         tokio::spawn(read_journal(reader, extent, output_to, control.clone(), self.stdout.take()));
         let control_closed = control.is_closed();
         let process = AgentProcess {
@@ -106,14 +106,14 @@ impl ShimClient {
             shim: self.meta.shim.clone(),
             version: self.meta.version,
             output,
-            news,
+            events: news,
             control,
-            keep: self.keep.clone(),
+            runtime_dir: self.runtime_dir.clone(),
             trim: TrimPace {
                 told: self.consumed,
-                every: (self.keep.journal_cap_bytes / 4).clamp(1, 1 << 20),
+                every: (self.runtime_dir.journal_cap_bytes / 4).clamp(1, 1 << 20),
             },
-            left: None,
+            exit_record: None,
             accepted: self.accepted,
             alive: !control_closed,
         };
@@ -125,7 +125,7 @@ impl ShimClient {
         mut self,
         mut stream: OwnedReadHalf,
         mut buf: BytesMut,
-        news: mpsc::Sender<ProcessNews>,
+        news: mpsc::Sender<ProcessEvent>,
         extent: watch::Sender<JournalExtent>,
     ) {
         let mut left = None;
@@ -135,10 +135,10 @@ impl ShimClient {
                     ShimFrame::Bell(end) => {
                         extent.send_replace(JournalExtent { end, last: false });
                     }
-                    ShimFrame::Sack(n) => news.send(ProcessNews::Written { n }).await.unwrap_or(()),
+                    ShimFrame::Ack(n) => news.send(ProcessEvent::Written { n }).await.unwrap_or(()),
                     ShimFrame::Nack(n) => {
                         let cause = intercom_types::Delivery::STREAM_CLOSED.to_owned();
-                        news.send(ProcessNews::Failed { n, cause }).await.unwrap_or(());
+                        news.send(ProcessEvent::Failed { n, cause }).await.unwrap_or(());
                     }
                     ShimFrame::Exit(_, end) => left = Some(end),
                     ShimFrame::Note(text) => tracing::warn!(session.id = self.meta.session, "{text}"),
@@ -153,7 +153,7 @@ impl ShimClient {
         }
         // A shim that hung up and lives on cannot be talked to: it goes, and what is left of its agent with it.
         let hung_up = tokio::time::Instant::now();
-        while left.is_none() && self.meta.shim.is_running() && read_exit(&self.keep.dir).is_none() {
+        while left.is_none() && self.meta.shim.is_running() && read_exit(&self.runtime_dir.dir).is_none() {
             if hung_up.elapsed() > HANGING_UP {
                 tracing::error!(session.id = self.meta.session, "a shim hung up and lives on; it is ended");
                 self.meta.shim.kill();
@@ -161,8 +161,8 @@ impl ShimClient {
             tokio::time::sleep(LINGER).await;
         }
         self.reap().await;
-        let departure = self.departure(left, PipeCustody::AllTheTime, &extent).await;
-        news.send(ProcessNews::Exited(departure)).await.ok(); // the session may have gone
+        let departure = self.process_exit(left, PipeCustody::AllTheTime, &extent).await;
+        news.send(ProcessEvent::Exited(departure)).await.ok(); // the session may have gone
     }
 
     async fn reap(&mut self) {
@@ -172,19 +172,19 @@ impl ShimClient {
     }
 
     /// By the shim's own word, or what is left if it died without one.
-    async fn departure(
+    async fn process_exit(
         &self,
         told: Option<ExitRecord>,
         listened: PipeCustody,
         extent: &watch::Sender<JournalExtent>,
     ) -> ProcessExit {
-        let left = if let Some(left) = told.or_else(|| read_exit(&self.keep.dir)) {
+        let left = if let Some(left) = told.or_else(|| read_exit(&self.runtime_dir.dir)) {
             left
         } else {
-            let (meta, dir) = (self.meta.clone(), self.keep.dir.clone());
+            let (meta, dir) = (self.meta.clone(), self.runtime_dir.dir.clone());
             tokio::task::spawn_blocking(move || leftovers::end(&meta, &dir)).await.unwrap_or_default()
         };
-        let end = journal::end(&self.keep.dir).unwrap_or(left.journal_end);
+        let end = journal::end(&self.runtime_dir.dir).unwrap_or(left.journal_end);
         extent.send_replace(JournalExtent { end, last: true });
         ProcessExit {
             exit: left.exit,
@@ -193,7 +193,7 @@ impl ShimClient {
             killed: left.killed,
             written: left.written,
             rescued: left.rescued.filter(|_| listened == PipeCustody::NotAlways),
-            stderr_tail: stderr_tail(&self.keep.dir, self.keep.stderr_tail_bytes),
+            stderr_tail: stderr_tail(&self.runtime_dir.dir, self.runtime_dir.stderr_tail_bytes),
         }
     }
 }

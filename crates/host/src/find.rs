@@ -12,7 +12,7 @@ use tokio::net::UnixStream;
 use super::client::{ShimClient, read_exit};
 use super::frame::{OLDEST, ShimFrame, ShimHello, VERSION};
 use super::record::{SOCKET, ShimMeta, read_meta};
-use super::running_shims::is_of_another;
+use super::running_shims::belongs_to_other_daemon;
 use super::{AgentProcess, RuntimeDir, leftovers};
 
 /// A shim answers at once, unless the machine is very busy.
@@ -44,8 +44,14 @@ impl AgentProcess {
         let never = known.is_none() && !keep.dir.join(SOCKET).exists();
         // A shim that is there says itself who it is.
         let meta = known.unwrap_or_else(|| ShimMeta::unknown(session, keep));
-        let care =
-            ShimClient { keep: keep.clone(), meta, consumed, stdout: None, child: None, accepted: None };
+        let care = ShimClient {
+            runtime_dir: keep.clone(),
+            meta,
+            consumed,
+            stdout: None,
+            child: None,
+            accepted: None,
+        };
         if never {
             // Without even a directory it was not started from here: a copy of the database may be served elsewhere.
             if keep.dir.exists() {
@@ -65,7 +71,7 @@ impl ShimClient {
     pub(super) async fn reach(self) -> Result<AgentProcess, LostProcess> {
         let deadline = tokio::time::Instant::now() + GREETING;
         loop {
-            let error = match crate::socket::connect(&self.keep.dir.join(SOCKET)).await {
+            let error = match crate::socket::connect(&self.runtime_dir.dir.join(SOCKET)).await {
                 Ok(stream) => match greeting(&stream).await {
                     // It hangs up on those who hold no lock of its state directory, and on a machine that is busy with
                     // starting and stopping daemons that may be over in a moment.
@@ -75,9 +81,9 @@ impl ShimClient {
                 Err(error) => error,
             };
             // Nobody listens: the shim has gone, with or without a word.
-            if !self.meta.shim.is_running() || read_exit(&self.keep.dir).is_some() {
-                let left = read_exit(&self.keep.dir);
-                return Ok(self.post_mortem(left));
+            if !self.meta.shim.is_running() || read_exit(&self.runtime_dir.dir).is_some() {
+                let left = read_exit(&self.runtime_dir.dir);
+                return Ok(self.attach_ended(left));
             }
             if tokio::time::Instant::now() > deadline {
                 let is_refused = error.kind() == io::ErrorKind::UnexpectedEof;
@@ -85,7 +91,7 @@ impl ShimClient {
                 if is_refused && self.child.is_none() {
                     return Err(LostProcess::Refused);
                 }
-                if self.child.is_none() && is_of_another(&self.meta, &self.keep.dir) {
+                if self.child.is_none() && belongs_to_other_daemon(&self.meta, &self.runtime_dir.dir) {
                     return Err(LostProcess::Elsewhere);
                 }
                 self.end_all().await;
@@ -109,9 +115,9 @@ impl ShimClient {
                 return Ok(self.attach(stream, rest, hello.journal_end));
             }
             // It went between our call and its answer.
-            Err(_) if read_exit(&self.keep.dir).is_some() || !self.meta.shim.is_running() => {
-                let left = read_exit(&self.keep.dir);
-                return Ok(self.post_mortem(left));
+            Err(_) if read_exit(&self.runtime_dir.dir).is_some() || !self.meta.shim.is_running() => {
+                let left = read_exit(&self.runtime_dir.dir);
+                return Ok(self.attach_ended(left));
             }
             Ok(ShimGreeting { hello, .. }) => LostProcess::Version(hello.version),
             Err(error) => LostProcess::Silent(error),
@@ -122,9 +128,9 @@ impl ShimClient {
 
     /// Shim, agent and everything below it.
     pub(super) async fn end_all(&self) {
-        let (meta, dir) = (self.meta.clone(), self.keep.dir.clone());
+        let (meta, dir) = (self.meta.clone(), self.runtime_dir.dir.clone());
         let ended = tokio::task::spawn_blocking(move || {
-            if !is_of_another(&meta, &dir) {
+            if !belongs_to_other_daemon(&meta, &dir) {
                 meta.shim.kill();
                 leftovers::end(&meta, &dir);
             }

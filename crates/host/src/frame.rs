@@ -27,7 +27,7 @@ pub(super) enum ShimFrame {
     /// The journal has grown to this offset. Coalesced: one stands for all before it.
     Bell(u64),
     /// Message n is wholly in the agent's pipe.
-    Sack(u64),
+    Ack(u64),
     /// Message n never will be.
     Nack(u64),
     /// Everything is over: the journal ends here.
@@ -105,11 +105,11 @@ impl ShimFrame {
     }
 
     pub(super) fn encode(&self) -> Vec<u8> {
-        let json = |value: &dyn erased::Json| value.to_vec();
+        let json = |value: &dyn erased::ErasedPayload| value.to_vec();
         let (kind, n, payload) = match self {
             Self::Hello(hello) => (1, 0, json(hello)),
             Self::Bell(end) => (2, *end, Vec::new()),
-            Self::Sack(n) => (3, *n, Vec::new()),
+            Self::Ack(n) => (3, *n, Vec::new()),
             Self::Nack(n) => (4, *n, Vec::new()),
             Self::Exit(end, left) => (5, *end, json(left)),
             Self::Note(text) => (6, 0, text.clone().into_bytes()),
@@ -150,7 +150,7 @@ impl ShimFrame {
         let frame = match *kind {
             1 => Self::Hello(serde_json::from_slice(payload).map_err(bad)?),
             2 => Self::Bell(n),
-            3 => Self::Sack(n),
+            3 => Self::Ack(n),
             4 => Self::Nack(n),
             5 => Self::Exit(n, serde_json::from_slice(payload).map_err(bad)?),
             6 => Self::Note(String::from_utf8_lossy(payload).into_owned()),
@@ -180,11 +180,11 @@ impl ShimFrame {
 
 mod erased {
     /// A value with a JSON form; so that one closure serves for all payloads.
-    pub(super) trait Json {
+    pub(super) trait ErasedPayload {
         fn to_vec(&self) -> Vec<u8>;
     }
 
-    impl<T: serde::Serialize> Json for T {
+    impl<T: serde::Serialize> ErasedPayload for T {
         fn to_vec(&self) -> Vec<u8> {
             // It always has one; without it, the other side calls the frame bad.
             serde_json::to_vec(self).unwrap_or_default()
@@ -208,7 +208,7 @@ mod tests {
                 accepted: Some(3),
             }),
             ShimFrame::Bell(u64::MAX),
-            ShimFrame::Sack(1),
+            ShimFrame::Ack(1),
             ShimFrame::Nack(2),
             ShimFrame::Exit(3, ExitRecord::default()),
             ShimFrame::Note("disk".into()),

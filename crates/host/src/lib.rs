@@ -23,14 +23,14 @@ mod find;
 mod frame;
 #[doc(hidden)]
 pub mod fuzzing;
+mod generation_dir;
 mod identity;
 mod journal;
-mod kept;
 mod leftovers;
 mod netlink;
-mod observe;
 mod peer_process;
 mod peers;
+mod process_observer;
 mod record;
 mod running_shims;
 pub mod shim;
@@ -51,19 +51,22 @@ use tokio::sync::mpsc;
 
 pub use activity::{ChildProcess, ProcessActivity};
 pub use addresses::is_own_address;
-pub use cgroup::{CgroupLimits, Cgroups};
+pub use cgroup::{CgroupBase, CgroupLimits};
 pub use confined::{Confined, FileError};
 pub use description::{ProcessDescription, agent_program, describe_process};
 pub use environment::{PART_VARIABLE, SESSION_VARIABLE, agent_environment};
 pub use files::raise_open_files;
 use files::usual_open_files;
 pub use find::LostProcess;
+pub use generation_dir::{
+    ClearedDirectory, GenerationDir, end_agents_without_directory, end_parts, list_generation_dirs,
+    remove_generation, stray_processes,
+};
 pub use identity::ProcessIdentity;
-pub use kept::{ClearedDirectory, KeptProcess, clear_away, end_parts, end_removed, kept_processes, strays};
 pub use leftovers::is_running;
-pub use observe::{Observer, Seen};
 pub use peer_process::PeerProcess;
 pub use peers::{OtherEnd, PortListener, SocketHolder, holders, listener, other_end};
+pub use process_observer::{ObservedProcess, ProcessObserver};
 pub use running_shims::{RunningShim, running_shims, shim_directory};
 pub use spawn::{SpawnError, resolve_program};
 pub use traces::{AgentTraces, traces};
@@ -119,7 +122,7 @@ pub struct StopLadder {
 
 /// What a process lets us know.
 #[derive(Debug, PartialEq, Eq)]
-pub enum ProcessNews {
+pub enum ProcessEvent {
     /// Wholly in the agent's pipe.
     Written { n: u64 },
     /// It will never be.
@@ -149,7 +152,7 @@ pub const STREAM_CLOSED: &str = "stream closed";
 /// The process ended while something else kept its stdout open.
 pub const EXITED: &str = "exited";
 /// How long a shim may take beyond what it was given.
-const INSISTING: Duration = Duration::from_secs(2);
+const KILL_GRACE: Duration = Duration::from_secs(2);
 /// Below the state directory: a directory for each session, with one for each of its generations.
 pub const AGENTS_DIR: &str = "agents";
 /// Nothing outlives a restart of the machine.
@@ -163,12 +166,12 @@ pub struct AgentProcess {
     /// What its shim speaks.
     version: u32,
     pub output: mpsc::Receiver<Bytes>,
-    pub news: mpsc::Receiver<ProcessNews>,
+    pub events: mpsc::Receiver<ProcessEvent>,
     control: mpsc::UnboundedSender<ShimFrame>,
-    keep: RuntimeDir,
+    runtime_dir: RuntimeDir,
     trim: TrimPace,
     /// What its shim wrote down at its end, if it was found dead.
-    left: Option<ExitRecord>,
+    exit_record: Option<ExitRecord>,
     /// The last message that its shim has accepted, where that is known.
     accepted: Option<u64>,
     alive: bool,
@@ -185,24 +188,24 @@ impl AgentProcess {
     /// Queues one framed message for the agent's stdin and never waits. Sending one again is harmless: the shim knows
     /// which it has accepted. The caller bounds how many are under way.
     pub fn send(&self, n: u64, message: Vec<u8>) {
-        self.tell(ShimFrame::Stdin(n, message));
+        self.send_frame(ShimFrame::Stdin(n, message));
     }
 
     /// Whether a message arrived, if that is known without asking: of a process that was found dead.
     pub fn arrived(&self, n: u64) -> Option<bool> {
-        self.left.as_ref().map(|left| n <= left.written)
+        self.exit_record.as_ref().map(|left| n <= left.written)
     }
 
     /// The last message that its shim had accepted when it was found. Not known of one that an older daemon started.
     pub fn accepted(&self) -> Option<u64> {
-        self.accepted.or(self.left.as_ref().map(|left| left.written))
+        self.accepted.or(self.exit_record.as_ref().map(|left| left.written))
     }
 
     /// Everything up to this offset of the output is in the log.
     pub fn consumed(&mut self, offset: u64) {
         if offset >= self.trim.told + self.trim.every {
             self.trim.told = offset;
-            self.tell(ShimFrame::Trim(offset));
+            self.send_frame(ShimFrame::Trim(offset));
         }
     }
 
@@ -220,29 +223,29 @@ impl AgentProcess {
             after_sigterm_ms: millis(ladder.after_sigterm),
         };
         let most = ladder.after_interrupt + ladder.after_stdin_closed + ladder.after_sigterm;
-        self.tell(ShimFrame::Stop(waits, ladder.interrupt));
-        self.insist(most + INSISTING);
+        self.send_frame(ShimFrame::Stop(waits, ladder.interrupt));
+        self.kill_after(most + KILL_GRACE);
     }
 
     /// Straight to the end of the ladder.
     pub fn kill(&self) {
         if ShimFrame::Kill.since() <= self.version {
-            self.tell(ShimFrame::Kill);
+            self.send_frame(ShimFrame::Kill);
         } else {
-            self.tell(ShimFrame::Stop(frame::LadderWaits::NONE, Vec::new()));
+            self.send_frame(ShimFrame::Stop(frame::LadderWaits::NONE, Vec::new()));
         }
-        self.insist(INSISTING);
+        self.kill_after(KILL_GRACE);
     }
 
     /// A shim that does not do it, because its agent has stopped it or worse, is ended itself; what is left of the tree is
     /// then ended by us.
-    fn insist(&self, patience: Duration) {
+    fn kill_after(&self, patience: Duration) {
         let shim = self.shim.clone();
         shim.wake();
         tokio::spawn(async move {
             tokio::time::sleep(patience).await;
             shim.wake();
-            tokio::time::sleep(INSISTING).await;
+            tokio::time::sleep(KILL_GRACE).await;
             if shim.is_running() {
                 tracing::error!(shim = shim.pid, "a shim does not end its agent; both are ended");
                 shim.kill();
@@ -250,18 +253,18 @@ impl AgentProcess {
         });
     }
 
-    fn tell(&self, frame: ShimFrame) {
+    fn send_frame(&self, frame: ShimFrame) {
         self.control.send(frame).ok(); // the shim has gone: the exit is in the news
     }
 
     /// Its end is in the log: what it left on disk may go.
-    pub fn bury(self) {
-        remove(&self.keep.dir);
+    pub fn remove_files(self) {
+        remove(&self.runtime_dir.dir);
     }
 
     /// For those who want to look at it and do not own it.
-    pub fn observer(&self) -> Observer {
-        Observer { keep: self.keep.clone(), shim: self.shim.clone() }
+    pub fn observer(&self) -> ProcessObserver {
+        ProcessObserver { runtime_dir: self.runtime_dir.clone(), shim: self.shim.clone() }
     }
 }
 

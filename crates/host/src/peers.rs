@@ -5,8 +5,8 @@ use std::fmt;
 use std::net::{IpAddr, SocketAddr};
 
 use super::identity::{pids, stat};
-use super::observe::Observer;
 use super::peer_process::PeerProcess;
+use super::process_observer::ProcessObserver;
 use super::tcp;
 
 /// The socket at the other end of a TCP connection within this machine.
@@ -155,7 +155,7 @@ fn address(text: &str) -> Option<(IpAddr, u16)> {
     Some((ip.to_canonical(), port))
 }
 
-impl Observer {
+impl ProcessObserver {
     pub fn shim_pid(&self) -> i32 {
         self.shim.pid
     }

@@ -81,7 +81,7 @@ pub(super) fn shims_in(dir: &Path) -> Vec<ProcessIdentity> {
 }
 
 /// Tells whether the agent of `dir` is another daemon's: `dir` is a copy, or the shim that it names runs elsewhere.
-pub(super) fn is_of_another(meta: &ShimMeta, dir: &Path) -> bool {
+pub(super) fn belongs_to_other_daemon(meta: &ShimMeta, dir: &Path) -> bool {
     is_copied(meta, dir) || (meta.shim.is_running() && !shims_in(dir).contains(&meta.shim))
 }
 

@@ -53,8 +53,14 @@ impl AgentProcess {
         let mut child = None;
         let cause = match tokio::time::timeout(limit, start(spec, keep, &mut child)).await {
             Ok(Ok(meta)) => {
-                let care =
-                    ShimClient { keep: keep.clone(), meta, consumed: 0, stdout: None, child, accepted: None };
+                let care = ShimClient {
+                    runtime_dir: keep.clone(),
+                    meta,
+                    consumed: 0,
+                    stdout: None,
+                    child,
+                    accepted: None,
+                };
                 match care.reach().await {
                     Ok(process) => return Ok(process),
                     Err(lost) => lost.to_string(), // and ended
@@ -68,7 +74,9 @@ impl AgentProcess {
                 }
                 let meta = ShimMeta::unknown(&session, keep);
                 let (keep, accepted) = (keep.clone(), None);
-                ShimClient { keep, meta, consumed: 0, stdout: None, child: None, accepted }.end_all().await;
+                ShimClient { runtime_dir: keep, meta, consumed: 0, stdout: None, child: None, accepted }
+                    .end_all()
+                    .await;
                 format!("no process after {} s", limit.as_secs())
             }
         };

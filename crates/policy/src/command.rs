@@ -2,8 +2,8 @@
 
 use super::glob::name_fits;
 use super::harmless::is_plain;
-use super::programs::{Runs, base, file_name, runs};
-use super::shell::{self, Script, Simple, Word};
+use super::programs::{LaunchMode, base, file_name, runs};
+use super::shell::{self, ShellScript, ShellWord, SimpleCommand};
 
 /// Options this short are read letter by letter: `-fr` and `-r -f` are `-rf`.
 const MAX_CLUSTER: usize = 4;
@@ -11,38 +11,39 @@ const MAX_CLUSTER: usize = 4;
 const MAX_TAILS: usize = 256;
 
 /// Programs, and letters that mean the same to them as a long option.
-const SAME: &[(&[&str], &str, &str)] = &[
+const EQUIVALENT_OPTIONS: &[(&[&str], &str, &str)] = &[
     (&["rm", "cp", "chmod", "chown", "chgrp"], "rR", "recursive"),
     (&["rm", "cp", "mv", "git"], "f", "force"),
 ];
 
 /// Tells whether any command inside the text begins with the rule's words. A text that cannot be read with certainty
 /// may run anything, so every rule means it.
-pub(super) fn meant(prefix: &[String], exact: bool, script: &Script) -> bool {
+pub(super) fn may_match(prefix: &[String], exact: bool, script: &ShellScript) -> bool {
     script.opaque
         || script.commands.iter().any(|simple| {
-            simple.views().into_iter().any(|view| is(prefix, exact, view)) || is_behind(prefix, exact, simple)
+            simple.views().into_iter().any(|view| words_match(prefix, exact, view))
+                || is_behind(prefix, exact, simple)
         })
 }
 
 /// A program that nobody knows may run any tail of its words, and what a shell among them is given.
-fn is_behind(prefix: &[String], exact: bool, simple: &Simple) -> bool {
+fn is_behind(prefix: &[String], exact: bool, simple: &SimpleCommand) -> bool {
     let views = simple.views();
     let Some(own) = views.first() else { return false };
     if runs(&base(&own[0].text)).is_some() || is_plain(&file_name(&own[0].text)) {
         return false;
     }
     let tails = || (1..own.len()).take(MAX_TAILS).map(|from| &own[from..]);
-    if tails().any(|tail| is(prefix, exact, tail)) {
+    if tails().any(|tail| words_match(prefix, exact, tail)) {
         return true;
     }
-    let has_shell = tails().any(|tail| runs(&base(&tail[0].text)) == Some(Runs::Shell));
+    let has_shell = tails().any(|tail| runs(&base(&tail[0].text)) == Some(LaunchMode::Shell));
     let given =
         own.iter().take(MAX_TAILS).filter(|word| has_shell && word.text.contains([' ', '\t', '\n', ';']));
-    given.into_iter().any(|word| meant(prefix, exact, &shell::read(&word.text)))
+    given.into_iter().any(|word| may_match(prefix, exact, &shell::read(&word.text)))
 }
 
-fn is(prefix: &[String], exact: bool, words: &[Word]) -> bool {
+fn words_match(prefix: &[String], exact: bool, words: &[ShellWord]) -> bool {
     let [program, rest @ ..] = prefix else { return false };
     let program = file_name(program);
     let mut first = words[0].clone();
@@ -73,17 +74,17 @@ fn is_force(option: &str) -> bool {
 }
 
 /// All the ways to push by force.
-fn forces(arguments: &[Word]) -> bool {
+fn forces(arguments: &[ShellWord]) -> bool {
     arguments.iter().any(|word| word.text.starts_with('+') || word.text.starts_with("--force"))
         || has_long("mirror", arguments)
 }
 
-fn same(rule: &str, word: &Word) -> bool {
+fn same(rule: &str, word: &ShellWord) -> bool {
     // What is all expansion could be anything; then the text as a whole is looked at instead.
     rule == word.text || (word.wild && !is_expansion(word) && name_fits(&word.text, rule))
 }
 
-fn is_expansion(word: &Word) -> bool {
+fn is_expansion(word: &ShellWord) -> bool {
     word.wild && word.text.chars().all(|c| c == '*')
 }
 
@@ -92,7 +93,7 @@ fn is_option(word: &str) -> bool {
 }
 
 /// The names come first, apart from options and what may be their values: `git -C x push` begins with `push`.
-fn begins(names: &[&String], arguments: &[Word]) -> bool {
+fn begins(names: &[&String], arguments: &[ShellWord]) -> bool {
     let mut names = names.iter().peekable();
     let mut after_option = false;
     for word in arguments {
@@ -112,8 +113,8 @@ fn begins(names: &[&String], arguments: &[Word]) -> bool {
 }
 
 /// Options may stand anywhere, be shortened, have a value, be run together, and have another name.
-fn has_option(program: &str, option: &str, arguments: &[Word]) -> bool {
-    let known = || SAME.iter().filter(|(programs, ..)| programs.contains(&program));
+fn has_option(program: &str, option: &str, arguments: &[ShellWord]) -> bool {
+    let known = || EQUIVALENT_OPTIONS.iter().filter(|(programs, ..)| programs.contains(&program));
     let any_of = |letters: &str| letters.chars().any(|letter| has_letter(letter, arguments));
     if let Some(name) = option.strip_prefix("--") {
         return has_long(name, arguments)
@@ -131,14 +132,14 @@ fn has_option(program: &str, option: &str, arguments: &[Word]) -> bool {
     option[1..].chars().all(given)
 }
 
-fn has_long(name: &str, arguments: &[Word]) -> bool {
+fn has_long(name: &str, arguments: &[ShellWord]) -> bool {
     arguments.iter().filter_map(|word| word.text.strip_prefix("--")).any(|given| {
         let given_name = given.split('=').next().unwrap_or(given);
         given == name || (!given_name.is_empty() && name.starts_with(given_name))
     })
 }
 
-fn has_letter(letter: char, arguments: &[Word]) -> bool {
+fn has_letter(letter: char, arguments: &[ShellWord]) -> bool {
     let mut short = arguments.iter().filter(|word| is_option(&word.text) && !word.text.starts_with("--"));
     short.any(|word| word.text[1..].contains(letter))
 }

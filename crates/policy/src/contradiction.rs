@@ -2,14 +2,14 @@
 //! it deleting and brings `ls`. One of the facts is wrong, and nobody can tell which: people are told, and the risk is
 //! high.
 
-use super::Resolved;
-use super::shell::effects::{Effect, effects};
+use super::ResolvedRequest;
+use super::shell::effects::{FileEffect, effects};
 
 /// The beginning of each sentence, by which bridges know it among the reasons for the risk.
 pub const CONTRADICTION: &str = "contradiction: ";
 
 /// One sentence each, short enough for a card.
-pub(super) fn contradictions(request: &Resolved) -> Vec<String> {
+pub(super) fn contradictions(request: &ResolvedRequest) -> Vec<String> {
     let subject = &request.subject;
     let Some(tool) = subject.tool.as_deref() else { return Vec::new() };
     let mut found = Vec::new();
@@ -18,26 +18,33 @@ pub(super) fn contradictions(request: &Resolved) -> Vec<String> {
     let script = request.script.as_ref().filter(|_| !matches!(tool, "execute" | "other"));
     if let Some(script) = script {
         let effects = effects(script);
-        let other = |allowed: &[Effect]| effects.iter().find(|(effect, _)| !allowed.contains(effect));
-        let none_is = |wanted: &[Effect]| !effects.iter().any(|(effect, _)| wanted.contains(effect));
+        let other = |allowed: &[FileEffect]| effects.iter().find(|(effect, _)| !allowed.contains(effect));
+        let none_is = |wanted: &[FileEffect]| !effects.iter().any(|(effect, _)| wanted.contains(effect));
         match tool {
             "read" | "search" | "think" => {
-                if let Some((_, what)) = other(&[Effect::Reads]) {
+                if let Some((_, what)) = other(&[FileEffect::Reads]) {
                     add(format!("the command does more: {what}"));
                 }
             }
             "fetch" => {
-                if let Some((_, what)) = other(&[Effect::Reads, Effect::Fetches]) {
+                if let Some((_, what)) = other(&[FileEffect::Reads, FileEffect::Fetches]) {
                     add(format!("the command does more: {what}"));
                 }
             }
-            "delete" if none_is(&[Effect::Deletes, Effect::Unknown]) => {
+            "delete" if none_is(&[FileEffect::Deletes, FileEffect::Unknown]) => {
                 add("the command deletes nothing".to_owned());
             }
-            "move" if none_is(&[Effect::Moves, Effect::Deletes, Effect::Unknown]) => {
+            "move" if none_is(&[FileEffect::Moves, FileEffect::Deletes, FileEffect::Unknown]) => {
                 add("the command moves nothing".to_owned());
             }
-            "edit" if none_is(&[Effect::Changes, Effect::Moves, Effect::Deletes, Effect::Unknown]) => {
+            "edit"
+                if none_is(&[
+                    FileEffect::Changes,
+                    FileEffect::Moves,
+                    FileEffect::Deletes,
+                    FileEffect::Unknown,
+                ]) =>
+            {
                 add("the command changes nothing".to_owned());
             }
             "switch_mode" => add("it brings a command".to_owned()),

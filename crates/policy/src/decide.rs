@@ -3,9 +3,9 @@
 use std::os::unix::ffi::OsStrExt;
 use std::path::Path;
 
-use super::rule::{Compiled, Options, PathGlob, RiskLimit, Rules, Then};
-use super::written::RunsLater;
-use super::{Assessment, Place, Resolved, command, launch, words};
+use super::later_run_files::LaterRunFile;
+use super::rule::{CompiledRule, Options, PathGlob, RiskLimit, RuleAction, Rules};
+use super::{ResolvedPath, ResolvedRequest, RiskAssessment, command, launch, words};
 use intercom_types::{Risk, Time};
 
 /// Stands behind a decision to allow that depends on where paths lead.
@@ -13,15 +13,15 @@ const LINKS_MAY_CHANGE: &str = "links were followed now, and can change afterwar
 
 /// The verdict of the rules on a request.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Ruling {
-    pub outcome: Outcome,
+pub struct PolicyRuling {
+    pub outcome: PolicyOutcome,
     /// The rule that decided, counted from 0, and its name.
     pub rule: Option<(usize, String)>,
     pub why: String,
 }
 
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub enum Outcome {
+pub enum PolicyOutcome {
     Allow,
     /// The reason is the rule's, for the agent.
     Deny {
@@ -35,29 +35,34 @@ pub enum Outcome {
 
 /// The result of one rule for a request.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Explained {
+pub struct RuleEvaluation {
     /// Counted from 0.
     pub index: usize,
     pub name: String,
-    pub then: Then,
+    pub then: RuleAction,
     /// `None` if the rule matches; otherwise the first criterion that did not hold, and why.
     pub unmet: Option<(&'static str, String)>,
     /// It matches and no rule before it does.
     pub decides: bool,
 }
 
-pub fn decide(rules: &Rules, request: &Resolved, assessment: &Assessment, now: Time) -> Ruling {
+pub fn decide(
+    rules: &Rules,
+    request: &ResolvedRequest,
+    assessment: &RiskAssessment,
+    now: Time,
+) -> PolicyRuling {
     let found = rules.0.iter().enumerate().find(|(_, rule)| check(rule, request, assessment, now).is_ok());
     let Some((index, compiled)) = found else {
         let why = "no rule matches".to_owned();
-        return Ruling { outcome: Outcome::Ask { whom: Vec::new() }, rule: None, why };
+        return PolicyRuling { outcome: PolicyOutcome::Ask { whom: Vec::new() }, rule: None, why };
     };
     let rule = &compiled.rule;
     let (outcome, verb) = match rule.then {
-        Then::Allow => (Outcome::Allow, "allows it"),
-        Then::Deny => (Outcome::Deny { reason: rule.reason.clone() }, "denies it"),
-        Then::Ask => {
-            (Outcome::Ask { whom: rule.ask.clone().unwrap_or_default() }, "wants a person to decide")
+        RuleAction::Allow => (PolicyOutcome::Allow, "allows it"),
+        RuleAction::Deny => (PolicyOutcome::Deny { reason: rule.reason.clone() }, "denies it"),
+        RuleAction::Ask => {
+            (PolicyOutcome::Ask { whom: rule.ask.clone().unwrap_or_default() }, "wants a person to decide")
         }
     };
     let mut why = format!("{} {verb}", compiled.name);
@@ -67,31 +72,41 @@ pub fn decide(rules: &Rules, request: &Resolved, assessment: &Assessment, now: T
     // A decision that depends on where paths lead says how long that holds.
     let looked_up = !request.places.is_empty()
         || request.operands.as_ref().is_some_and(|operands| !operands.places.is_empty());
-    if rule.then == Then::Allow && looked_up {
+    if rule.then == RuleAction::Allow && looked_up {
         why = format!("{why} ({LINKS_MAY_CHANGE})");
     }
-    Ruling { outcome, rule: Some((index, compiled.name.clone())), why }
+    PolicyRuling { outcome, rule: Some((index, compiled.name.clone())), why }
 }
 
 /// Returns the result of every rule for the request, including those after the one that decides.
-pub fn explain(rules: &Rules, request: &Resolved, assessment: &Assessment, now: Time) -> Vec<Explained> {
+pub fn explain(
+    rules: &Rules,
+    request: &ResolvedRequest,
+    assessment: &RiskAssessment,
+    now: Time,
+) -> Vec<RuleEvaluation> {
     let mut over = false;
-    let explain = |(index, compiled): (usize, &Compiled)| {
+    let explain = |(index, compiled): (usize, &CompiledRule)| {
         let unmet = check(compiled, request, assessment, now).err();
         let decides = unmet.is_none() && !over;
         over |= decides;
-        Explained { index, name: compiled.name.clone(), then: compiled.rule.then, unmet, decides }
+        RuleEvaluation { index, name: compiled.name.clone(), then: compiled.rule.then, unmet, decides }
     };
     rules.0.iter().enumerate().map(explain).collect()
 }
 
-type Unmet = (&'static str, String);
+type UnmetCriterion = (&'static str, String);
 
 /// Every criterion in turn; the first that does not hold is the answer.
-fn check(compiled: &Compiled, request: &Resolved, assessment: &Assessment, now: Time) -> Result<(), Unmet> {
+fn check(
+    compiled: &CompiledRule,
+    request: &ResolvedRequest,
+    assessment: &RiskAssessment,
+    now: Time,
+) -> Result<(), UnmetCriterion> {
     let rule = &compiled.rule;
     let subject = &request.subject;
-    let allows = rule.then == Then::Allow;
+    let allows = rule.then == RuleAction::Allow;
     if let Some(ends) = compiled.ends.filter(|ends| now >= *ends) {
         let key = if rule.until.is_some() { "until" } else { "for" };
         return Err((key, format!("the rule ended at {ends}")));
@@ -127,11 +142,11 @@ fn check(compiled: &Compiled, request: &Resolved, assessment: &Assessment, now: 
 
 /// To hold back, one tool of the request is enough. To let through, the rule must speak of all: of a command by
 /// `command` if not by `tool`, of a diff by `path` or `max_diff_lines`.
-fn tools(compiled: &Compiled, request: &Resolved) -> Result<(), String> {
+fn tools(compiled: &CompiledRule, request: &ResolvedRequest) -> Result<(), String> {
     let rule = &compiled.rule;
     let Some(wanted) = &rule.tool else { return Ok(()) };
     let used = request.tools();
-    if rule.then != Then::Allow {
+    if rule.then != RuleAction::Allow {
         return match used.as_slice() {
             [] => Err("the tool is not known".to_owned()),
             used if used.iter().any(|tool| wanted.contains(tool)) => Ok(()),
@@ -151,9 +166,9 @@ fn tools(compiled: &Compiled, request: &Resolved) -> Result<(), String> {
     other.map_or(Ok(()), |tool| Err(format!("the request also is of the tool {tool}")))
 }
 
-fn paths(compiled: &Compiled, request: &Resolved) -> Result<(), String> {
-    let allows = compiled.rule.then == Then::Allow;
-    if allows && let Some(doubt) = request.places.iter().find_map(Place::doubt) {
+fn paths(compiled: &CompiledRule, request: &ResolvedRequest) -> Result<(), String> {
+    let allows = compiled.rule.then == RuleAction::Allow;
+    if allows && let Some(doubt) = request.places.iter().find_map(ResolvedPath::doubt) {
         return Err(doubt);
     }
     if allows && request.diff.as_ref().is_some_and(|diff| diff.unclear) {
@@ -172,7 +187,7 @@ fn paths(compiled: &Compiled, request: &Resolved) -> Result<(), String> {
         return Ok(());
     }
     // Words of a command count for rules that hold back; among too many to look up may be any path.
-    let operands: &[Place] = match &request.operands {
+    let operands: &[ResolvedPath] = match &request.operands {
         None if !allows => return Ok(()),
         Some(operands) if !allows => &operands.places,
         _ => &[],
@@ -181,10 +196,11 @@ fn paths(compiled: &Compiled, request: &Resolved) -> Result<(), String> {
     if request.places.is_empty() && others().next().is_none() {
         return Err("the request names no path".to_owned());
     }
-    let matches = |place: &Place| {
-        let real = place.real.as_deref().is_some_and(|real| any(globs, &request.workspace, real));
+    let matches = |place: &ResolvedPath| {
+        let real =
+            place.real.as_deref().is_some_and(|real| any_glob_matches(globs, &request.workspace, real));
         // What it seems to be counts for rules that hold back, never for those that let through.
-        real || (!allows && any(globs, &request.subject.workspace, &place.seems))
+        real || (!allows && any_glob_matches(globs, &request.subject.workspace, &place.lexical))
     };
     if allows {
         let other = request.places.iter().find(|place| !matches(place));
@@ -196,7 +212,7 @@ fn paths(compiled: &Compiled, request: &Resolved) -> Result<(), String> {
     }
 }
 
-fn any(globs: &[PathGlob], workspace: &Path, path: &Path) -> bool {
+fn any_glob_matches(globs: &[PathGlob], workspace: &Path, path: &Path) -> bool {
     let within = path.strip_prefix(workspace).ok();
     globs.iter().any(|PathGlob { absolute, glob }| {
         if *absolute {
@@ -207,9 +223,9 @@ fn any(globs: &[PathGlob], workspace: &Path, path: &Path) -> bool {
     })
 }
 
-fn commands(compiled: &Compiled, request: &Resolved) -> Result<(), String> {
+fn commands(compiled: &CompiledRule, request: &ResolvedRequest) -> Result<(), String> {
     let rule = &compiled.rule;
-    let allows = rule.then == Then::Allow;
+    let allows = rule.then == RuleAction::Allow;
     let Some(prefixes) = &compiled.commands else {
         return match &request.subject.command {
             Some(_) if allows && request.script.as_ref().is_some_and(|script| script.opaque) => {
@@ -223,7 +239,7 @@ fn commands(compiled: &Compiled, request: &Resolved) -> Result<(), String> {
         return Err("the request holds no command".to_owned());
     };
     if !allows {
-        let meant = prefixes.iter().any(|prefix| command::meant(prefix, rule.exact, script));
+        let meant = prefixes.iter().any(|prefix| command::may_match(prefix, rule.exact, script));
         return if meant {
             Ok(())
         } else {
@@ -245,7 +261,7 @@ fn commands(compiled: &Compiled, request: &Resolved) -> Result<(), String> {
         match launch::allows(prefix, rule.exact, rule.options, argv) {
             // `options = "any"` does not keep a command inside of the workspace, and neither does `exact`.
             Ok(()) if rule.exact || rule.options == Options::Any => return Ok(()),
-            Ok(()) => match led_out(request, prefix) {
+            Ok(()) => match first_outside_link(request, prefix) {
                 Some(word) => why = format!("`{word}` leads out of the workspace by a link"),
                 None => match runs_later(request, prefix) {
                     None => return Ok(()),
@@ -262,21 +278,21 @@ fn commands(compiled: &Compiled, request: &Resolved) -> Result<(), String> {
 
 /// The first word beyond the rule's own that a link takes out of the workspace. Holds for the moment at which the request
 /// was resolved: links can be changed afterwards.
-fn led_out<'a>(request: &'a Resolved, prefix: &[String]) -> Option<&'a str> {
+fn first_outside_link<'a>(request: &'a ResolvedRequest, prefix: &[String]) -> Option<&'a str> {
     let Some(operands) = &request.operands else { return Some("the command") };
-    operands.led_out.iter().find(|word| !prefix.contains(word)).map(String::as_str)
+    operands.outside_links.iter().find(|word| !prefix.contains(word)).map(String::as_str)
 }
 
 /// The first file that is written through a link or into a directory, and is run later by other programs.
-fn runs_later<'a>(request: &'a Resolved, prefix: &[String]) -> Option<&'a str> {
+fn runs_later<'a>(request: &'a ResolvedRequest, prefix: &[String]) -> Option<&'a str> {
     let mut written = request.operands.iter().flat_map(|operands| &operands.written);
-    let is_new = |later: &&RunsLater| later.risk == Risk::High && !prefix.contains(&later.word);
+    let is_new = |later: &&LaterRunFile| later.risk == Risk::High && !prefix.contains(&later.word);
     written.find(is_new).map(|later| later.file.as_str())
 }
 
 /// An allow rule that says nothing of commands covers one only if it is about executing, or about everything; not
 /// if it is about some paths or some other tool.
-fn may_ignore(compiled: &Compiled, text: &str) -> Result<(), String> {
+fn may_ignore(compiled: &CompiledRule, text: &str) -> Result<(), String> {
     let rule = &compiled.rule;
     if text.len() > words::MAX_BYTES || words::hidden(&text.replace('\n', " ")).is_some() {
         return Err("the command cannot be read by people".to_owned());

@@ -2,7 +2,7 @@
 //! context or a header counts as changed.
 
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
-pub(super) struct Diff {
+pub(super) struct DiffSummary {
     pub(super) names: Vec<String>,
     /// The names as tools see them that take off their first directory.
     pub(super) other_names: Vec<String>,
@@ -16,7 +16,7 @@ pub(super) struct Diff {
 
 /// The first directory of a name, which tools take off.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-enum Prefix {
+enum DiffPathPrefix {
     /// It was `a/` or `b/`, and is off.
     Taken,
     MayBeTaken,
@@ -63,10 +63,12 @@ const HEADERS: &[&str] = &["--- ", "+++ ", "*** ", "***************", "Index:", 
 const BREAKS: &[char] = &['\r', '\u{b}', '\u{c}', '\u{85}', '\u{2028}', '\u{2029}'];
 const NO_NEWLINE: &str = "\\ No newline at end of file";
 
-pub(super) fn read(text: &str) -> Diff {
+pub(super) fn read(text: &str) -> DiffSummary {
     let lines: Vec<&str> = text.lines().collect();
-    let mut diff =
-        Diff { changed: text.lines().map(|line| line.matches(BREAKS).count()).sum(), ..Diff::default() };
+    let mut diff = DiffSummary {
+        changed: text.lines().map(|line| line.matches(BREAKS).count()).sum(),
+        ..DiffSummary::default()
+    };
     diff.unclear = diff.changed > 0;
     // Headers that no hunk has followed yet.
     let mut headers = 0;
@@ -90,7 +92,7 @@ pub(super) fn read(text: &str) -> Diff {
         if let Some(name) = NAMING.iter().find_map(|start| line.strip_prefix(start)) {
             diff.name(name);
         } else if let Some(name) = line.strip_prefix("Index:") {
-            diff.dated(name.trim(), Prefix::MayBeTaken);
+            diff.dated(name.trim(), DiffPathPrefix::MayBeTaken);
         } else if let Some(both) = line.strip_prefix("diff --git ") {
             diff.both(both);
             diff.changed += std::mem::replace(&mut headers, 1);
@@ -140,7 +142,7 @@ fn dates(name: &str) -> impl Iterator<Item = usize> {
     name.match_indices(' ').map(|(at, _)| at).filter(move |at| is_date(&name[*at..]))
 }
 
-impl Diff {
+impl DiffSummary {
     /// Reads a hunk; how many lines it has.
     fn hunk(&mut self, lines: &[&str], (mut old, mut new): (usize, usize)) -> usize {
         for (at, line) in lines.iter().enumerate() {
@@ -183,7 +185,10 @@ impl Diff {
             }
         };
         for (name, stripped) in names.into_iter().zip(stripped) {
-            self.dated(name, if stripped.is_none() { Prefix::MayBeTaken } else { Prefix::Taken });
+            self.dated(
+                name,
+                if stripped.is_none() { DiffPathPrefix::MayBeTaken } else { DiffPathPrefix::Taken },
+            );
         }
         // Tools that take nothing off find the prefixes too.
         for (side, name) in ["a", "b"].into_iter().zip(stripped) {
@@ -213,7 +218,7 @@ impl Diff {
     }
 
     /// A name that may have a date behind it without a tab between them, which `patch` takes off.
-    fn dated(&mut self, name: &str, prefix: Prefix) {
+    fn dated(&mut self, name: &str, prefix: DiffPathPrefix) {
         self.name_or_below(name, prefix);
         for at in dates(name) {
             self.unclear = true;
@@ -221,9 +226,9 @@ impl Diff {
         }
     }
 
-    fn name_or_below(&mut self, name: &str, prefix: Prefix) {
+    fn name_or_below(&mut self, name: &str, prefix: DiffPathPrefix) {
         self.name(name);
-        if prefix == Prefix::MayBeTaken && name != "/dev/null" {
+        if prefix == DiffPathPrefix::MayBeTaken && name != "/dev/null" {
             self.stripped(name);
         }
     }

@@ -2,7 +2,7 @@
 
 /// The kind of change that a subcommand makes.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-enum Effect {
+enum GitEffect {
     /// Nothing but git's own caches, whatever its operands are.
     Reads,
     /// Something else, or it depends on its operands.
@@ -11,55 +11,55 @@ enum Effect {
 
 /// Subcommands that run no program that their operands name. Others must be spelled by a rule that allows them, with everything
 /// behind them: aliases, helpers and remotes of git are programs.
-const SUBCOMMANDS: &[(&str, Effect)] = &[
-    ("status", Effect::Reads),
-    ("diff", Effect::Reads),
-    ("log", Effect::Reads),
-    ("show", Effect::Reads),
-    ("blame", Effect::Reads),
-    ("annotate", Effect::Changes),
-    ("shortlog", Effect::Reads),
-    ("whatchanged", Effect::Changes),
-    ("rev-parse", Effect::Reads),
-    ("rev-list", Effect::Reads),
-    ("ls-files", Effect::Reads),
-    ("ls-tree", Effect::Reads),
-    ("cat-file", Effect::Reads),
-    ("describe", Effect::Reads),
-    ("grep", Effect::Reads),
-    ("add", Effect::Changes),
-    ("rm", Effect::Changes),
-    ("mv", Effect::Changes),
-    ("commit", Effect::Changes),
-    ("branch", Effect::Changes),
-    ("tag", Effect::Changes),
-    ("stash", Effect::Changes),
-    ("checkout", Effect::Changes),
-    ("switch", Effect::Changes),
-    ("restore", Effect::Changes),
-    ("reset", Effect::Changes),
-    ("merge", Effect::Changes),
-    ("merge-base", Effect::Changes),
-    ("fetch", Effect::Changes),
-    ("pull", Effect::Changes),
-    ("push", Effect::Changes),
-    ("clone", Effect::Changes),
-    ("remote", Effect::Changes),
-    ("ls-remote", Effect::Changes),
-    ("name-rev", Effect::Changes),
-    ("reflog", Effect::Changes),
-    ("show-ref", Effect::Changes),
-    ("show-branch", Effect::Changes),
-    ("for-each-ref", Effect::Changes),
-    ("count-objects", Effect::Changes),
-    ("cherry", Effect::Changes),
-    ("check-ignore", Effect::Changes),
-    ("check-attr", Effect::Changes),
-    ("diff-tree", Effect::Changes),
-    ("diff-index", Effect::Changes),
-    ("diff-files", Effect::Changes),
-    ("symbolic-ref", Effect::Changes),
-    ("version", Effect::Changes),
+const SUBCOMMANDS: &[(&str, GitEffect)] = &[
+    ("status", GitEffect::Reads),
+    ("diff", GitEffect::Reads),
+    ("log", GitEffect::Reads),
+    ("show", GitEffect::Reads),
+    ("blame", GitEffect::Reads),
+    ("annotate", GitEffect::Changes),
+    ("shortlog", GitEffect::Reads),
+    ("whatchanged", GitEffect::Changes),
+    ("rev-parse", GitEffect::Reads),
+    ("rev-list", GitEffect::Reads),
+    ("ls-files", GitEffect::Reads),
+    ("ls-tree", GitEffect::Reads),
+    ("cat-file", GitEffect::Reads),
+    ("describe", GitEffect::Reads),
+    ("grep", GitEffect::Reads),
+    ("add", GitEffect::Changes),
+    ("rm", GitEffect::Changes),
+    ("mv", GitEffect::Changes),
+    ("commit", GitEffect::Changes),
+    ("branch", GitEffect::Changes),
+    ("tag", GitEffect::Changes),
+    ("stash", GitEffect::Changes),
+    ("checkout", GitEffect::Changes),
+    ("switch", GitEffect::Changes),
+    ("restore", GitEffect::Changes),
+    ("reset", GitEffect::Changes),
+    ("merge", GitEffect::Changes),
+    ("merge-base", GitEffect::Changes),
+    ("fetch", GitEffect::Changes),
+    ("pull", GitEffect::Changes),
+    ("push", GitEffect::Changes),
+    ("clone", GitEffect::Changes),
+    ("remote", GitEffect::Changes),
+    ("ls-remote", GitEffect::Changes),
+    ("name-rev", GitEffect::Changes),
+    ("reflog", GitEffect::Changes),
+    ("show-ref", GitEffect::Changes),
+    ("show-branch", GitEffect::Changes),
+    ("for-each-ref", GitEffect::Changes),
+    ("count-objects", GitEffect::Changes),
+    ("cherry", GitEffect::Changes),
+    ("check-ignore", GitEffect::Changes),
+    ("check-attr", GitEffect::Changes),
+    ("diff-tree", GitEffect::Changes),
+    ("diff-index", GitEffect::Changes),
+    ("diff-files", GitEffect::Changes),
+    ("symbolic-ref", GitEffect::Changes),
+    ("version", GitEffect::Changes),
 ];
 
 /// Tells whether the subcommand of git runs no program that its operands name.
@@ -69,5 +69,5 @@ pub(super) fn is_plain_git(subcommand: &str) -> bool {
 
 /// Tells whether the subcommand of git changes nothing but git's own caches.
 pub(super) fn only_reads(subcommand: &str) -> bool {
-    SUBCOMMANDS.contains(&(subcommand, Effect::Reads))
+    SUBCOMMANDS.contains(&(subcommand, GitEffect::Reads))
 }

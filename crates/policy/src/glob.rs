@@ -6,17 +6,17 @@
 /// A pattern for a path without its leading `/`.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(super) struct Glob {
-    parts: Vec<Part>,
+    parts: Vec<GlobComponent>,
 }
 
 #[derive(Debug, Clone, PartialEq, Eq)]
-enum Part {
+enum GlobComponent {
     AnyDepth,
-    Name(Vec<Piece>),
+    Name(Vec<GlobPiece>),
 }
 
 #[derive(Debug, Clone, PartialEq, Eq)]
-enum Piece {
+enum GlobPiece {
     Byte(u8),
     One,
     Many,
@@ -30,8 +30,8 @@ impl Glob {
         for component in text.split('/').filter(|component| !matches!(*component, "" | ".")) {
             parts.push(match component {
                 ".." => return Err("a glob cannot hold `..`".to_owned()),
-                "**" => Part::AnyDepth,
-                name => Part::Name(pieces(name.as_bytes())?),
+                "**" => GlobComponent::AnyDepth,
+                name => GlobComponent::Name(pieces(name.as_bytes())?),
             });
         }
         Ok(Self { parts })
@@ -45,14 +45,14 @@ impl Glob {
         for part in &self.parts {
             let mut next = vec![false; names.len() + 1];
             match part {
-                Part::AnyDepth => {
+                GlobComponent::AnyDepth => {
                     let mut any = false;
                     for (before, after) in reached.iter().zip(&mut next) {
                         any |= before;
                         *after = any;
                     }
                 }
-                Part::Name(pieces) => {
+                GlobComponent::Name(pieces) => {
                     for (n, name) in names.iter().enumerate() {
                         next[n + 1] = reached[n] && fits(pieces, name);
                     }
@@ -81,14 +81,14 @@ pub(super) fn name_fits(pattern: &str, name: &str) -> bool {
     pieces(pattern.as_bytes()).map_or(pattern == name, |pieces| fits(&pieces, name.as_bytes()))
 }
 
-fn pieces(pattern: &[u8]) -> Result<Vec<Piece>, String> {
+fn pieces(pattern: &[u8]) -> Result<Vec<GlobPiece>, String> {
     let mut pieces = Vec::new();
     let mut rest = pattern;
     while let [first, after @ ..] = rest {
         rest = after;
         pieces.push(match first {
-            b'*' => Piece::Many,
-            b'?' => Piece::One,
+            b'*' => GlobPiece::Many,
+            b'?' => GlobPiece::One,
             b'[' => {
                 let (class, after) = class(rest).ok_or("a `[` without its `]`")?;
                 rest = after;
@@ -97,15 +97,15 @@ fn pieces(pattern: &[u8]) -> Result<Vec<Piece>, String> {
             b'\\' => {
                 let (escaped, after) = rest.split_first().ok_or("a backslash at the end")?;
                 rest = after;
-                Piece::Byte(*escaped)
+                GlobPiece::Byte(*escaped)
             }
-            byte => Piece::Byte(*byte),
+            byte => GlobPiece::Byte(*byte),
         });
     }
     Ok(pieces)
 }
 
-fn class(text: &[u8]) -> Option<(Piece, &[u8])> {
+fn class(text: &[u8]) -> Option<(GlobPiece, &[u8])> {
     let (negated, mut rest) = match text {
         [b'!' | b'^', rest @ ..] => (true, rest),
         _ => (false, text),
@@ -114,7 +114,7 @@ fn class(text: &[u8]) -> Option<(Piece, &[u8])> {
     loop {
         rest = match rest {
             [b']', after @ ..] if !ranges.is_empty() => {
-                return Some((Piece::Class { negated, ranges }, after));
+                return Some((GlobPiece::Class { negated, ranges }, after));
             }
             [from, b'-', to, after @ ..] if *to != b']' => {
                 ranges.push((*from, *to));
@@ -130,12 +130,12 @@ fn class(text: &[u8]) -> Option<(Piece, &[u8])> {
 }
 
 /// Goes back to the last `*` only, which is enough and keeps it from growing out of hand.
-fn fits(pieces: &[Piece], name: &[u8]) -> bool {
+fn fits(pieces: &[GlobPiece], name: &[u8]) -> bool {
     let (mut p, mut n) = (0, 0);
     let mut retry: Option<(usize, usize)> = None;
     loop {
         let step = match pieces.get(p) {
-            Some(Piece::Many) => {
+            Some(GlobPiece::Many) => {
                 retry = Some((p, n));
                 p += 1;
                 continue;
@@ -159,16 +159,16 @@ fn fits(pieces: &[Piece], name: &[u8]) -> bool {
 }
 
 /// Returns the number of bytes that the piece takes; `?` takes a whole character.
-fn one(piece: &Piece, name: &[u8]) -> Option<usize> {
+fn one(piece: &GlobPiece, name: &[u8]) -> Option<usize> {
     let first = *name.first()?;
     match piece {
-        Piece::Byte(byte) => (*byte == first).then_some(1),
-        Piece::Class { negated, ranges } => {
+        GlobPiece::Byte(byte) => (*byte == first).then_some(1),
+        GlobPiece::Class { negated, ranges } => {
             let within = ranges.iter().any(|(from, to)| (*from..=*to).contains(&first));
             (within != *negated && first.is_ascii()).then_some(1)
         }
-        Piece::One => Some(1 + name[1..].iter().take_while(|byte| **byte & 0xC0 == 0x80).count()),
-        Piece::Many => None,
+        GlobPiece::One => Some(1 + name[1..].iter().take_while(|byte| **byte & 0xC0 == 0x80).count()),
+        GlobPiece::Many => None,
     }
 }
 

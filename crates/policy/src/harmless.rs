@@ -3,9 +3,9 @@
 
 mod options;
 
-use self::options::{PLAIN, ROWS, Row};
+use self::options::{OptionTableRow, PLAIN, ROWS};
 use super::git::is_plain_git;
-use super::programs::{Runs, base, file_name, runs};
+use super::programs::{LaunchMode, base, file_name, runs};
 use super::risk::places;
 use super::shell::effects::written_among;
 use intercom_types::Risk;
@@ -58,12 +58,13 @@ pub(super) fn check(command: &[String], spelled: usize) -> Result<(), String> {
     let mut words = vec![name.as_str()];
     words.extend(command[skipped + 1..].iter().map(String::as_str));
     let spelled = spelled.saturating_sub(skipped).max(1);
-    let rows: Vec<&Row> = ROWS.iter().filter(|row| row.of.iter().any(|of| leads(of, &words))).collect();
+    let rows: Vec<&OptionTableRow> =
+        ROWS.iter().filter(|row| row.of.iter().any(|of| begins_with_words(of, &words))).collect();
     let mut after = words[..spelled.min(words.len())].contains(&"--");
-    let mut before = Value::None;
+    let mut before = NextWordRole::None;
     for (at, word) in words.iter().enumerate().skip(spelled) {
-        let previous = std::mem::replace(&mut before, Value::None);
-        if previous == Value::Text && !word.starts_with('-') {
+        let previous = std::mem::replace(&mut before, NextWordRole::None);
+        if previous == NextWordRole::Text && !word.starts_with('-') {
             continue;
         }
         // `host:file` is fetched by a program, also behind an option.
@@ -76,11 +77,11 @@ pub(super) fn check(command: &[String], spelled: usize) -> Result<(), String> {
             before = option(&rows, word, after, ONE_DASH.contains(&words[0]))
                 .ok_or_else(|| format!("`{word}` is not known to be harmless; write it into the rule"))?;
             // In `grep -e -e FILE` and `grep --exclude -e FILE` the last `-e` is a value, and the file is a file.
-            if before == Value::Text && previous != Value::None {
-                before = Value::Unknown;
+            if before == NextWordRole::Text && previous != NextWordRole::None {
+                before = NextWordRole::Unknown;
             }
         } else {
-            stays(word)?;
+            check_stays_inside(word)?;
             operand(&rows, &words, at, spelled)?;
         }
     }
@@ -107,14 +108,14 @@ fn global(command: &[String]) -> usize {
     if command[0] == "git" { super::launch::subcommand(command) - 1 } else { 0 }
 }
 
-fn leads(of: &str, words: &[&str]) -> bool {
+fn begins_with_words(of: &str, words: &[&str]) -> bool {
     let mut words = words.iter();
     of.split(' ').all(|word| words.next() == Some(&word))
 }
 
 /// The meaning of the word behind an option.
 #[derive(Clone, Copy, PartialEq, Eq)]
-enum Value {
+enum NextWordRole {
     /// A word of its own.
     None,
     /// The value of the option, a text.
@@ -124,8 +125,8 @@ enum Value {
 }
 
 /// Returns the meaning of the next word, or `None` if the option is not known to be harmless.
-fn option(rows: &[&Row], word: &str, after: bool, one_dash: bool) -> Option<Value> {
-    let holds = |list: fn(&Row) -> &'static str, name: &str| {
+fn option(rows: &[&OptionTableRow], word: &str, after: bool, one_dash: bool) -> Option<NextWordRole> {
+    let holds = |list: fn(&OptionTableRow) -> &'static str, name: &str| {
         rows.iter().any(|row| list(row).split_ascii_whitespace().any(|known| known == name))
     };
     let is_text = |name: &str| holds(|row| row.text, name);
@@ -136,10 +137,10 @@ fn option(rows: &[&Row], word: &str, after: bool, one_dash: bool) -> Option<Valu
             return None;
         }
         return match value {
-            None if !after && is_text(name) => Some(Value::Text),
+            None if !after && is_text(name) => Some(NextWordRole::Text),
             // The table does not say which of the others take a value.
-            None => Some(Value::Unknown),
-            Some(value) if is_text(name) || stays(value).is_ok() => Some(Value::None),
+            None => Some(NextWordRole::Unknown),
+            Some(value) if is_text(name) || check_stays_inside(value).is_ok() => Some(NextWordRole::None),
             Some(_) => None,
         };
     }
@@ -148,22 +149,22 @@ fn option(rows: &[&Row], word: &str, after: bool, one_dash: bool) -> Option<Valu
         if rows.iter().any(|row| row.valued.contains(letter)) {
             let value = &letters[at + letter.len_utf8()..];
             let text = is_text(letter.encode_utf8(&mut [0; 4]));
-            let harmless = text || stays(value.trim_start_matches('=')).is_ok();
+            let harmless = text || check_stays_inside(value.trim_start_matches('=')).is_ok();
             return harmless.then_some(match (value.is_empty(), text) {
-                (false, _) => Value::None,
-                (true, true) => Value::Text,
-                (true, false) => Value::Unknown,
+                (false, _) => NextWordRole::None,
+                (true, true) => NextWordRole::Text,
+                (true, false) => NextWordRole::Unknown,
             });
         }
         if !rows.iter().any(|row| row.flags.contains(letter)) {
             return None;
         }
     }
-    Some(Value::None)
+    Some(NextWordRole::None)
 }
 
 /// Checks that a word that could be a path, or hold one, stays inside of the workspace.
-fn stays(word: &str) -> Result<(), String> {
+fn check_stays_inside(word: &str) -> Result<(), String> {
     let leaves = |part: &str| part.starts_with(['/', '~', '@']) || part.split('/').any(|name| name == "..");
     if word.contains("://") || leaves(word) || word.split(['=', ':', ',']).any(leaves) {
         return Err(format!("`{word}` may lead out of the workspace; write it into the rule"));
@@ -172,7 +173,7 @@ fn stays(word: &str) -> Result<(), String> {
 }
 
 /// Operands that are more than names of files.
-fn operand(rows: &[&Row], words: &[&str], at: usize, spelled: usize) -> Result<(), String> {
+fn operand(rows: &[&OptionTableRow], words: &[&str], at: usize, spelled: usize) -> Result<(), String> {
     let word = words[at];
     let beyond = || Err(format!("`{word}` goes beyond the rule"));
     match words {
@@ -207,7 +208,11 @@ fn operand(rows: &[&Row], words: &[&str], at: usize, spelled: usize) -> Result<(
         ["git", "config", ..] if at > 2 && spelled < 3 => beyond(),
         ["go", "run" | "tool" | "generate", ..] if spelled < 3 => beyond(),
         // An unknown program with a shell among its operands may well run it.
-        _ if rows.is_empty() && matches!(runs(&base(word)), Some(Runs::Shell | Runs::Code(_))) => beyond(),
+        _ if rows.is_empty()
+            && matches!(runs(&base(word)), Some(LaunchMode::Shell | LaunchMode::Code(_))) =>
+        {
+            beyond()
+        }
         _ => Ok(()),
     }
 }

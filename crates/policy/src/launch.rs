@@ -1,7 +1,7 @@
 //! The programs that a command of plain words runs, read strictly: an allow rule must name them all.
 
 use super::git::is_plain_git;
-use super::programs::{self, Runs, base, runs};
+use super::programs::{self, LaunchMode, base, runs};
 use super::rule::Options;
 use super::{harmless, words};
 
@@ -17,7 +17,7 @@ const VALUED_GIT: &[&str] =
 
 /// Where the programs of a command stand.
 #[derive(Debug)]
-pub(super) struct Chain {
+pub(super) struct ProgramChain {
     /// From the outermost in: `timeout 5 npx tsc` has three.
     pub(super) programs: Vec<usize>,
     /// The number of leading words that name all that is run.
@@ -25,30 +25,30 @@ pub(super) struct Chain {
 }
 
 /// Follows the programs that run others; an error says what cannot be followed.
-pub(super) fn chain(argv: &[String]) -> Result<Chain, String> {
+pub(super) fn chain(argv: &[String]) -> Result<ProgramChain, String> {
     let mut programs = Vec::new();
     let mut at = 0;
     while programs.len() < MAX_DEPTH {
         programs.push(at);
         let words = &argv[at..];
         let name = &words[0];
-        let done = |words: usize| Ok(Chain { programs: programs.clone(), required: at + words });
+        let done = |words: usize| Ok(ProgramChain { programs: programs.clone(), required: at + words });
         match runs(&base(name)) {
             None => return done(1),
-            Some(Runs::Through) => match through(words)? {
+            Some(LaunchMode::Through) => match wrapped_command_start(words)? {
                 None => return done(1),
                 Some(inner) => at += inner,
             },
-            Some(Runs::Shell) => match words.get(1) {
+            Some(LaunchMode::Shell) => match words.get(1) {
                 Some(script) if !script.starts_with(['-', '+']) => return done(2),
                 _ => return Err(format!("`{name}` runs a text or what it is sent")),
             },
-            Some(Runs::Code(safe)) => return done(script(words, safe)?),
-            Some(Runs::Named(markers)) => match target(words, markers)? {
+            Some(LaunchMode::Code(safe)) => return done(script(words, safe)?),
+            Some(LaunchMode::Named(markers)) => match target(words, markers)? {
                 None => return done(1),
                 Some(inner) => at += inner,
             },
-            Some(Runs::Unclear(markers)) => {
+            Some(LaunchMode::Unclear(markers)) => {
                 match words.iter().find(|word| markers.contains(&word.as_str())) {
                     None if !markers.is_empty() => return done(1),
                     None => return Err(format!("`{name}` runs something else")),
@@ -61,7 +61,7 @@ pub(super) fn chain(argv: &[String]) -> Result<Chain, String> {
 }
 
 /// Where the inner command of `env`, `timeout`, `nice`, `nohup` or `sudo` begins.
-fn through(words: &[String]) -> Result<Option<usize>, String> {
+fn wrapped_command_start(words: &[String]) -> Result<Option<usize>, String> {
     let name = base(&words[0]);
     let mut at = 1;
     let mut limited = false;
@@ -178,10 +178,10 @@ pub(super) fn allows(
 pub(super) fn can_allow(prefix: &[String]) -> Result<(), String> {
     let name = base(&prefix[0]);
     match runs(&name) {
-        Some(Runs::Unclear([])) => {
+        Some(LaunchMode::Unclear([])) => {
             Err(format!("`{name}` runs something else and cannot be allowed by a rule"))
         }
-        Some(Runs::Shell) if prefix.get(1).is_none_or(|word| word.starts_with(['-', '+'])) => {
+        Some(LaunchMode::Shell) if prefix.get(1).is_none_or(|word| word.starts_with(['-', '+'])) => {
             Err(format!("`{name}` can be allowed only with its script"))
         }
         _ if prefix.iter().any(|word| words::hidden(word).is_some()) => {
@@ -193,12 +193,12 @@ pub(super) fn can_allow(prefix: &[String]) -> Result<(), String> {
 
 /// The places where a rule's words may begin: at the front, and behind each wrapper that is looked through. What
 /// sudo runs is not what would run without it, so nothing begins behind sudo.
-fn starts(chain: &Chain, argv: &[String]) -> Vec<usize> {
+fn starts(chain: &ProgramChain, argv: &[String]) -> Vec<usize> {
     let mut starts = vec![0];
     for pair in chain.programs.windows(2) {
         let name = base(&argv[pair[0]]);
         // `./timeout` is not the one we know.
-        if name == "sudo" || name != argv[pair[0]] || runs(&name) != Some(Runs::Through) {
+        if name == "sudo" || name != argv[pair[0]] || runs(&name) != Some(LaunchMode::Through) {
             break;
         }
         starts.push(pair[1]);
@@ -207,7 +207,7 @@ fn starts(chain: &Chain, argv: &[String]) -> Vec<usize> {
 }
 
 /// The part of a command behind the wrappers that are looked through; an error for sudo.
-pub(super) fn innermost<'a>(chain: &Chain, argv: &'a [String]) -> Result<&'a [String], String> {
+pub(super) fn innermost<'a>(chain: &ProgramChain, argv: &'a [String]) -> Result<&'a [String], String> {
     if chain.programs.iter().any(|at| base(&argv[*at]) == "sudo") {
         return Err("it runs as another user".to_owned());
     }

@@ -29,6 +29,7 @@ mod diff;
 mod git;
 mod glob;
 mod harmless;
+mod later_run_files;
 mod launch;
 mod paths;
 mod preset;
@@ -41,15 +42,14 @@ mod shell;
 #[cfg(test)]
 mod tests;
 mod words;
-mod written;
 
 pub use contradiction::CONTRADICTION;
-pub use decide::{Explained, Outcome, Ruling, decide, explain};
+pub use decide::{PolicyOutcome, PolicyRuling, RuleEvaluation, decide, explain};
 pub use paths::resolve;
 pub use preset::{forbidden_by, forbids};
 pub use proposal::proposal;
-pub use risk::{Assessment, assess};
-pub use rule::{BadRule, CommandEntry, Commands, Names, Options, RiskLimit, Rule, Rules, Then};
+pub use risk::{RiskAssessment, assess};
+pub use rule::{BadRule, CommandEntry, Commands, Names, Options, RiskLimit, Rule, RuleAction, Rules};
 pub use sentence::sentence;
 
 /// The kinds of tools that agents speak of (those of ACP).
@@ -58,7 +58,7 @@ pub const TOOLS: &[&str] =
 
 /// What is known of a request, whoever the agent is.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
-pub struct Subject {
+pub struct PolicyRequest {
     pub agent: Option<String>,
     pub workspace: PathBuf,
     /// One of [`TOOLS`], if the agent said which.
@@ -105,30 +105,30 @@ pub mod fuzzing {
 
 /// A request with everything known about where its paths lead and what its command runs.
 #[derive(Debug, Clone)]
-pub struct Resolved {
-    subject: Subject,
+pub struct ResolvedRequest {
+    subject: PolicyRequest,
     /// Where the workspace really is.
     workspace: PathBuf,
-    places: Vec<Place>,
+    places: Vec<ResolvedPath>,
     /// Places that a diff may mean as well; they count for rules that hold back.
-    other_names: Vec<Place>,
+    other_names: Vec<ResolvedPath>,
     /// `None` if there are too many to look up.
-    operands: Option<Operands>,
+    operands: Option<CommandOperands>,
     /// The words of the command, or why it is not just words.
     words: Option<Result<Vec<String>, String>>,
-    script: Option<shell::Script>,
-    diff: Option<diff::Diff>,
+    script: Option<shell::ShellScript>,
+    diff: Option<diff::DiffSummary>,
 }
 
-impl Resolved {
+impl ResolvedRequest {
     /// The places of the request that its command does not name. What the command names is judged with the command.
-    fn unnamed_places(&self) -> impl Iterator<Item = &Place> {
-        let names = |operands: &Operands, place: &Place| {
-            let same = |operand: &Place| operand.real.is_some() && operand.real == place.real;
-            operands.names.contains(&place.seems) || operands.places.iter().any(same)
+    fn unnamed_places(&self) -> impl Iterator<Item = &ResolvedPath> {
+        let names = |operands: &CommandOperands, place: &ResolvedPath| {
+            let same = |operand: &ResolvedPath| operand.real.is_some() && operand.real == place.real;
+            operands.names.contains(&place.lexical) || operands.places.iter().any(same)
         };
-        let is_workspace = |place: &Place| place.real.as_ref() == Some(&self.workspace);
-        let is_named = move |place: &Place| {
+        let is_workspace = |place: &ResolvedPath| place.real.as_ref() == Some(&self.workspace);
+        let is_named = move |place: &ResolvedPath| {
             is_workspace(place) || self.operands.as_ref().is_some_and(|operands| names(operands, place))
         };
         self.places.iter().filter(move |place| !is_named(place))
@@ -142,7 +142,7 @@ impl Resolved {
         named.into_iter().chain(executes.then_some("execute")).chain(edits.then_some("edit")).collect()
     }
 
-    pub fn subject(&self) -> &Subject {
+    pub fn subject(&self) -> &PolicyRequest {
         &self.subject
     }
 
@@ -151,30 +151,30 @@ impl Resolved {
         &self.workspace
     }
 
-    pub fn places(&self) -> &[Place] {
+    pub fn places(&self) -> &[ResolvedPath] {
         &self.places
     }
 }
 
 /// The words of a command that may be paths.
 #[derive(Debug, Clone, Default)]
-struct Operands {
+struct CommandOperands {
     /// Those that look like paths or exist.
-    places: Vec<Place>,
+    places: Vec<ResolvedPath>,
     /// All of them, absolute, links not followed.
     names: HashSet<PathBuf>,
     /// Words that lead out of the workspace by a link.
-    led_out: Vec<String>,
+    outside_links: Vec<String>,
     /// Files that are written elsewhere than their words say, and run later.
-    written: Vec<written::RunsLater>,
+    written: Vec<later_run_files::LaterRunFile>,
 }
 
 /// A path of a request.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Place {
+pub struct ResolvedPath {
     pub written: String,
     /// Absolute, links not followed.
-    pub seems: PathBuf,
+    pub lexical: PathBuf,
     /// Absolute, links followed; `None` if that cannot be told.
     pub real: Option<PathBuf>,
     /// Really inside of the workspace.
@@ -183,9 +183,9 @@ pub struct Place {
     pub linked: bool,
 }
 
-impl Place {
+impl ResolvedPath {
     /// Whether it holds `..`.
-    pub fn climbs(&self) -> bool {
+    pub fn has_parent_dir(&self) -> bool {
         Path::new(&self.written).components().any(|component| component == Component::ParentDir)
     }
 
@@ -198,7 +198,7 @@ impl Place {
     fn doubt(&self) -> Option<String> {
         let doubt = match self {
             _ if self.is_hidden() => "holds characters that cannot be seen",
-            _ if self.climbs() => "holds `..`",
+            _ if self.has_parent_dir() => "holds `..`",
             _ if self.real.is_none() => "cannot be resolved",
             _ => return None,
         };

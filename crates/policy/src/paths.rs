@@ -10,8 +10,8 @@ use std::io::ErrorKind;
 use std::path::{Component, Path, PathBuf};
 
 use super::programs::file_name;
-use super::shell::{self, Script, Simple};
-use super::{Operands, Place, Resolved, Subject, diff, words, written};
+use super::shell::{self, ShellScript, SimpleCommand};
+use super::{CommandOperands, PolicyRequest, ResolvedPath, ResolvedRequest, diff, later_run_files, words};
 
 /// The maximum number of links to follow, the same as the kernel's.
 const MAX_LINKS: usize = 40;
@@ -25,14 +25,14 @@ const MAX_DIRECTORIES: usize = 64;
 const MAX_ENTRIES: usize = 10_000;
 
 /// Finds out where everything is. Blocks for a few file system calls per path.
-pub fn resolve(subject: Subject) -> Resolved {
+pub fn resolve(subject: PolicyRequest) -> ResolvedRequest {
     let workspace = locate(&subject.workspace).unwrap_or_else(|| subject.workspace.clone());
     let place = |written: &String| place(&workspace, &subject.workspace, written);
-    let mut places: Vec<Place> = subject.paths.iter().map(place).collect();
+    let mut places: Vec<ResolvedPath> = subject.paths.iter().map(place).collect();
     let diff = subject.diff.as_deref().map(diff::read);
     for named in diff.iter().flat_map(|diff| &diff.names) {
         let named = place(named);
-        let same = |place: &Place| place.seems == named.seems && place.real == named.real;
+        let same = |place: &ResolvedPath| place.lexical == named.lexical && place.real == named.real;
         if !places.iter().any(same) || named.doubt().is_some() {
             places.push(named);
         }
@@ -41,16 +41,16 @@ pub fn resolve(subject: Subject) -> Resolved {
     let script = subject.command.as_deref().map(shell::read);
     let operands = match &script {
         Some(script) => operands(&workspace, &subject.workspace, script),
-        None => Some(Operands::default()),
+        None => Some(CommandOperands::default()),
     };
     let other_names = diff.iter().flat_map(|diff| &diff.other_names).map(place).collect();
-    Resolved { subject, workspace, places, other_names, operands, words, script, diff }
+    ResolvedRequest { subject, workspace, places, other_names, operands, words, script, diff }
 }
 
 /// The words of all commands that may be paths: those that look like one or that exist, and the targets of
 /// redirections. `cd` is followed where it can be read. `None` for more words than are looked up.
-fn operands(workspace: &Path, as_given: &Path, script: &Script) -> Option<Operands> {
-    let mut found = Operands::default();
+fn operands(workspace: &Path, as_given: &Path, script: &ShellScript) -> Option<CommandOperands> {
+    let mut found = CommandOperands::default();
     let mut seen: HashSet<String> = HashSet::new();
     let mut base = PathBuf::new();
     for simple in &script.commands {
@@ -58,7 +58,7 @@ fn operands(workspace: &Path, as_given: &Path, script: &Script) -> Option<Operan
         for written in arguments.chain(&simple.writes).chain(&simple.reads) {
             let is_new = !seen.contains(base.join(written).to_string_lossy().as_ref());
             if is_new && leads_out(workspace, written) {
-                found.led_out.push(written.clone());
+                found.outside_links.push(written.clone());
             }
             // `--file=a`, `HEAD:a` and `@a` name a file as well.
             for part in std::iter::once(written.as_str()).chain(written.split(['=', ':', '@', ','])) {
@@ -76,8 +76,8 @@ fn operands(workspace: &Path, as_given: &Path, script: &Script) -> Option<Operan
                 }
             }
         }
-        found.led_out.extend(led_out_below(workspace, simple));
-        found.written.extend(written::files(workspace, &base, simple));
+        found.outside_links.extend(outside_link_below(workspace, simple));
+        found.written.extend(later_run_files::files(workspace, &base, simple));
         if let [program, folder] = simple.words.as_slice()
             && program.text == "cd"
             && !folder.wild
@@ -106,7 +106,7 @@ fn leads_out(workspace: &Path, word: &str) -> bool {
 
 /// The first directory among the words below which a link would be followed out of the workspace, although no word names
 /// that link: `cp a dir` writes `dir/a`, `diff a dir` reads it, and `diff dir other` reads the files of both.
-fn led_out_below(workspace: &Path, simple: &Simple) -> Option<String> {
+fn outside_link_below(workspace: &Path, simple: &SimpleCommand) -> Option<String> {
     let (program, arguments) = simple.words.split_first()?;
     let words = || arguments.iter().take(MAX_OPERANDS).map(|word| word.text.as_str());
     let is_directory = |word: &&str| !word.starts_with('-') && workspace.join(word).is_dir();
@@ -136,18 +136,18 @@ fn has_link_out(workspace: &Path, directory: &Path) -> bool {
     entries.enumerate().any(is_out)
 }
 
-fn place(workspace: &Path, as_given: &Path, written: &str) -> Place {
+fn place(workspace: &Path, as_given: &Path, written: &str) -> ResolvedPath {
     let path = Path::new(written);
     let seems = lexical(&as_given.join(path));
     // A shell would expand `~` and a URL is no path: what the agent will do with them is anybody's guess.
     let odd =
         written.is_empty() || written.starts_with('~') || written.contains("://") || written.contains('\0');
     let real = if odd { None } else { locate(&workspace.join(path)) };
-    Place {
+    ResolvedPath {
         written: written.to_owned(),
         inside: real.as_ref().is_some_and(|real| real.starts_with(workspace)),
         linked: real.as_ref().is_some_and(|real| *real != lexical(&workspace.join(path)) && *real != seems),
-        seems,
+        lexical: seems,
         real,
     }
 }
@@ -208,7 +208,7 @@ mod tests {
         (dir, root)
     }
 
-    fn at(root: &Path, written: &str) -> Place {
+    fn at(root: &Path, written: &str) -> ResolvedPath {
         let ws = root.join("ws");
         place(&ws, &ws, written)
     }
@@ -220,7 +220,7 @@ mod tests {
             ["src/a.rs", "./src/a.rs", "src/new/deep.rs", root.join("ws/src/a.rs").to_str().unwrap()]
         {
             let place = at(&root, written);
-            assert!(place.inside && !place.linked && !place.climbs(), "{place:?}");
+            assert!(place.inside && !place.linked && !place.has_parent_dir(), "{place:?}");
         }
     }
 
@@ -244,6 +244,6 @@ mod tests {
         for written in ["", "~/x", "file:///etc/passwd", "a\0b", "none/../x", "src/a.rs/below"] {
             assert_eq!(at(&root, written).real, None, "{written:?}");
         }
-        assert!(at(&root, "src/../src/a.rs").climbs());
+        assert!(at(&root, "src/../src/a.rs").has_parent_dir());
     }
 }

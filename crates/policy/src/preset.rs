@@ -1,10 +1,10 @@
 //! The requests that presets forbid, whatever the rules say. In doubt a preset forbids.
 
-use super::{Assessment, Resolved};
+use super::{ResolvedRequest, RiskAssessment};
 use intercom_types::{Preset, Risk};
 
 /// Why it is forbidden, if it is.
-pub fn forbids(preset: Preset, request: &Resolved, assessment: &Assessment) -> Option<String> {
+pub fn forbids(preset: Preset, request: &ResolvedRequest, assessment: &RiskAssessment) -> Option<String> {
     let why = match preset {
         Preset::Full => None,
         Preset::ReadOnly => changes(request),
@@ -15,11 +15,11 @@ pub fn forbids(preset: Preset, request: &Resolved, assessment: &Assessment) -> O
 }
 
 /// All presets that forbid it.
-pub fn forbidden_by(request: &Resolved, assessment: &Assessment) -> Vec<Preset> {
+pub fn forbidden_by(request: &ResolvedRequest, assessment: &RiskAssessment) -> Vec<Preset> {
     Preset::ALL.into_iter().filter(|preset| forbids(*preset, request, assessment).is_some()).collect()
 }
 
-fn changes(request: &Resolved) -> Option<String> {
+fn changes(request: &ResolvedRequest) -> Option<String> {
     let subject = &request.subject;
     let why = match subject.tool.as_deref() {
         _ if subject.command.is_some() => "it runs a command",
@@ -32,11 +32,11 @@ fn changes(request: &Resolved) -> Option<String> {
     Some(why.to_owned())
 }
 
-fn risky(assessment: &Assessment) -> Option<String> {
+fn risky(assessment: &RiskAssessment) -> Option<String> {
     (assessment.risk >= Risk::High).then(|| format!("its risk is {}", assessment.risk.as_str()))
 }
 
-fn local(request: &Resolved) -> Option<String> {
+fn local(request: &ResolvedRequest) -> Option<String> {
     let subject = &request.subject;
     let why = match subject.tool.as_deref() {
         _ if subject.command.is_some() => "it runs a command",
@@ -56,10 +56,10 @@ mod tests {
     use proptest::prelude::*;
 
     use super::*;
-    use crate::{Subject, TOOLS, assess};
+    use crate::{PolicyRequest, TOOLS, assess};
 
-    fn request(subject: Subject) -> (Resolved, Assessment) {
-        let subject = Subject { workspace: PathBuf::from("/project"), ..subject };
+    fn request(subject: PolicyRequest) -> (ResolvedRequest, RiskAssessment) {
+        let subject = PolicyRequest { workspace: PathBuf::from("/project"), ..subject };
         let request = crate::resolve(subject);
         let assessment = assess(&request);
         (request, assessment)
@@ -67,20 +67,20 @@ mod tests {
 
     /// In the order of `Preset::ALL`.
     #[track_caller]
-    fn check(subject: &Subject, expect: [bool; 4]) {
+    fn check(subject: &PolicyRequest, expect: [bool; 4]) {
         let (request, assessment) = request(subject.clone());
         let found = Preset::ALL.map(|preset| forbids(preset, &request, &assessment).is_some());
         assert_eq!(found, expect, "{subject:?}");
     }
 
-    fn tool(name: &str) -> Subject {
-        Subject { tool: Some(name.to_owned()), ..Subject::default() }
+    fn tool(name: &str) -> PolicyRequest {
+        PolicyRequest { tool: Some(name.to_owned()), ..PolicyRequest::default() }
     }
 
     #[test]
     fn each_forbids_its_own() {
-        let at = |name: &str, path: &str| Subject { paths: vec![path.to_owned()], ..tool(name) };
-        let run = |text: &str| Subject { command: Some(text.to_owned()), ..tool("execute") };
+        let at = |name: &str, path: &str| PolicyRequest { paths: vec![path.to_owned()], ..tool(name) };
+        let run = |text: &str| PolicyRequest { command: Some(text.to_owned()), ..tool("execute") };
         check(&at("read", "src/a.rs"), [false, false, false, true]);
         check(&at("read", ".env"), [false, false, true, true]);
         check(&at("edit", "src/a.rs"), [false, true, false, true]);
@@ -93,18 +93,21 @@ mod tests {
         check(&tool("switch_mode"), [false, true, false, true]);
         check(&tool("other"), [false, true, false, true]);
         // With nothing to go by, nothing can be told, and the risk is high.
-        check(&Subject::default(), [false, true, true, true]);
+        check(&PolicyRequest::default(), [false, true, true, true]);
     }
 
     #[test]
     fn what_an_agent_calls_reading_and_is_not_is_forbidden() {
         let text = Some("cargo test".to_owned());
-        check(&Subject { command: text.clone(), ..tool("read") }, [false, true, true, true]);
-        check(&Subject { command: text, ..tool("think") }, [false, true, true, true]);
-        check(&Subject { command: Some("ls".to_owned()), ..tool("read") }, [false, true, false, true]);
-        check(&Subject { diff: Some("+a".to_owned()), ..tool("search") }, [false, true, true, true]);
-        check(&Subject { paths: vec!["a.rs".to_owned()], ..tool("fetch") }, [false, false, false, true]);
-        check(&Subject { claimed: Some(Risk::Critical), ..tool("think") }, [false, false, true, true]);
+        check(&PolicyRequest { command: text.clone(), ..tool("read") }, [false, true, true, true]);
+        check(&PolicyRequest { command: text, ..tool("think") }, [false, true, true, true]);
+        check(&PolicyRequest { command: Some("ls".to_owned()), ..tool("read") }, [false, true, false, true]);
+        check(&PolicyRequest { diff: Some("+a".to_owned()), ..tool("search") }, [false, true, true, true]);
+        check(
+            &PolicyRequest { paths: vec!["a.rs".to_owned()], ..tool("fetch") },
+            [false, false, false, true],
+        );
+        check(&PolicyRequest { claimed: Some(Risk::Critical), ..tool("think") }, [false, false, true, true]);
     }
 
     proptest! {
@@ -115,13 +118,13 @@ mod tests {
             claimed in proptest::option::of(0u8..4),
         ) {
             let risks = [Risk::Low, Risk::Medium, Risk::High, Risk::Critical];
-            let (request, assessment) = request(Subject {
+            let (request, assessment) = request(PolicyRequest {
                 tool: tool.map(|at| TOOLS[at].to_owned()),
                 paths: path.into_iter().collect(),
                 command,
                 diff: diff.then(|| "--- a\n+++ b\n+x\n".to_owned()),
                 claimed: claimed.map(|at| risks[usize::from(at)]),
-                ..Subject::default()
+                ..PolicyRequest::default()
             });
             let forbidden = forbidden_by(&request, &assessment);
             prop_assert!(!forbidden.contains(&Preset::Full));

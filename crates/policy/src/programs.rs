@@ -9,7 +9,7 @@ use serde::Deserialize;
 
 /// The way a program runs another.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) enum Runs {
+pub(super) enum LaunchMode {
     /// Runs the command in its arguments as it stands; looked through.
     Through,
     /// A shell: a script file, a text, or what it is sent.
@@ -37,22 +37,22 @@ pub(super) fn file_name(program: &str) -> String {
 }
 
 /// By [`base`] name; `None` for a program that runs no other as far as we know.
-pub(super) fn runs(base: &str) -> Option<Runs> {
+pub(super) fn runs(base: &str) -> Option<LaunchMode> {
     program(base).and_then(|program| program.runs)
 }
 
 /// One row of the table in `programs.toml`, which says what the keys mean.
 #[derive(Debug)]
-pub(super) struct Program {
-    runs: Option<Runs>,
-    pub(super) grammar: Grammar,
-    pub(super) subcommand: Vec<Subcommand>,
+pub(super) struct ProgramEntry {
+    runs: Option<LaunchMode>,
+    pub(super) grammar: ArgumentGrammar,
+    pub(super) subcommand: Vec<SubcommandGrammar>,
 }
 
 #[derive(Debug, Default, Deserialize)]
 #[serde(default)]
 #[expect(clippy::struct_excessive_bools, reason = "the keys of the table")]
-pub(super) struct Grammar {
+pub(super) struct ArgumentGrammar {
     pub(super) texts: Vec<String>,
     pub(super) code: Vec<String>,
     pub(super) scripts: Vec<String>,
@@ -65,30 +65,30 @@ pub(super) struct Grammar {
     pub(super) valued: Vec<String>,
     pub(super) placeholders: Vec<String>,
     pub(super) after: Vec<String>,
-    pub(super) operands: Operands,
+    pub(super) operands: OperandMeaning,
     pub(super) skip: usize,
     pub(super) requires_command: bool,
     pub(super) assignments: bool,
     pub(super) appends: bool,
     pub(super) bare_cluster: bool,
     pub(super) escapes: Vec<String>,
-    pub(super) input: Option<Input>,
+    pub(super) input: Option<StdinMeaning>,
     pub(super) own_files: Vec<String>,
     pub(super) expands_variables: bool,
 }
 
 /// Options and operands behind a subcommand.
 #[derive(Debug, Deserialize)]
-pub(super) struct Subcommand {
+pub(super) struct SubcommandGrammar {
     pub(super) names: Vec<String>,
     #[serde(flatten)]
-    pub(super) grammar: Grammar,
+    pub(super) grammar: ArgumentGrammar,
 }
 
 /// The meaning of a program's operands.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Deserialize)]
 #[serde(rename_all = "snake_case")]
-pub(super) enum Operands {
+pub(super) enum OperandMeaning {
     #[default]
     None,
     Command,
@@ -105,7 +105,7 @@ pub(super) enum Operands {
 /// The meaning of a program's input, for programs that run it.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Deserialize)]
 #[serde(rename_all = "snake_case")]
-pub(super) enum Input {
+pub(super) enum StdinMeaning {
     Text,
     Code,
 }
@@ -120,7 +120,7 @@ pub(super) enum VariableUse {
 }
 
 /// The row of a program, by its [`base`] name.
-pub(super) fn program(base: &str) -> Option<&'static Program> {
+pub(super) fn program(base: &str) -> Option<&'static ProgramEntry> {
     TABLE.programs.get(base).map(|row| &TABLE.rows[*row])
 }
 
@@ -139,8 +139,8 @@ pub(super) fn is_named(pattern: &str, name: &str) -> bool {
     }
 }
 
-struct Table {
-    rows: Vec<Program>,
+struct ProgramTable {
+    rows: Vec<ProgramEntry>,
     programs: HashMap<String, usize>,
     variables: Vec<VariableRow>,
 }
@@ -155,15 +155,15 @@ struct TableFile {
 #[derive(Deserialize)]
 struct ProgramRow {
     names: Vec<String>,
-    kind: Kind,
+    kind: ProgramKind,
     #[serde(default)]
     markers: Vec<String>,
     #[serde(default)]
     safe: Vec<String>,
     #[serde(default)]
-    subcommand: Vec<Subcommand>,
+    subcommand: Vec<SubcommandGrammar>,
     #[serde(flatten)]
-    grammar: Grammar,
+    grammar: ArgumentGrammar,
 }
 
 /// Variables whose values mean the same.
@@ -180,7 +180,7 @@ pub(super) struct VariableRow {
 
 #[derive(Clone, Copy, Deserialize)]
 #[serde(rename_all = "snake_case")]
-enum Kind {
+enum ProgramKind {
     Through,
     Shell,
     Code,
@@ -189,20 +189,20 @@ enum Kind {
     Plain,
 }
 
-static TABLE: LazyLock<Table> = LazyLock::new(|| {
+static TABLE: LazyLock<ProgramTable> = LazyLock::new(|| {
     let file: TableFile = toml::from_str(include_str!("programs.toml")).expect("a test reads the table");
-    let mut table = Table { rows: Vec::new(), programs: HashMap::new(), variables: file.variable };
+    let mut table = ProgramTable { rows: Vec::new(), programs: HashMap::new(), variables: file.variable };
     for row in file.program {
         let runs = match row.kind {
-            Kind::Through => Some(Runs::Through),
-            Kind::Shell => Some(Runs::Shell),
-            Kind::Code => Some(Runs::Code(forever(row.safe))),
-            Kind::Named => Some(Runs::Named(forever(row.markers))),
-            Kind::Unclear => Some(Runs::Unclear(forever(row.markers))),
-            Kind::Plain => None,
+            ProgramKind::Through => Some(LaunchMode::Through),
+            ProgramKind::Shell => Some(LaunchMode::Shell),
+            ProgramKind::Code => Some(LaunchMode::Code(forever(row.safe))),
+            ProgramKind::Named => Some(LaunchMode::Named(forever(row.markers))),
+            ProgramKind::Unclear => Some(LaunchMode::Unclear(forever(row.markers))),
+            ProgramKind::Plain => None,
         };
         table.programs.extend(row.names.into_iter().map(|name| (name, table.rows.len())));
-        table.rows.push(Program { runs, grammar: row.grammar, subcommand: row.subcommand });
+        table.rows.push(ProgramEntry { runs, grammar: row.grammar, subcommand: row.subcommand });
     }
     table
 });
@@ -214,7 +214,7 @@ fn forever(words: Vec<String>) -> &'static [&'static str] {
 }
 
 /// Options that widen what an allow rule allows, unless the rule spells them.
-struct Widening {
+struct WideningOptions {
     programs: &'static [&'static str],
     /// Without their dashes. An abbreviation of one counts as it, with two dashes or, for [`SINGLE_DASH`], with one.
     long: &'static [&'static str],
@@ -230,8 +230,8 @@ const ANY: &[&str] =
 const SINGLE_DASH: &[&str] =
     &["find", "go", "java", "javac", "terraform", "gcc", "cc", "clang", "g++", "clang++", "c++"];
 
-const WIDENINGS: &[Widening] = &[
-    Widening {
+const WIDENINGS: &[WideningOptions] = &[
+    WideningOptions {
         programs: &["git"],
         long: &[
             "upload-pack",
@@ -245,12 +245,12 @@ const WIDENINGS: &[Widening] = &[
         ],
         short: "xO",
     },
-    Widening {
+    WideningOptions {
         programs: &["cargo"],
         long: &["manifest-path", "target-dir", "out-dir", "artifact-dir"],
         short: "ZC",
     },
-    Widening {
+    WideningOptions {
         programs: &["npm", "pnpm", "yarn", "bun"],
         long: &[
             "prefix",
@@ -269,17 +269,17 @@ const WIDENINGS: &[Widening] = &[
         ],
         short: "Cg",
     },
-    Widening {
+    WideningOptions {
         programs: &["make", "gmake", "ninja"],
         long: &["file", "makefile", "directory", "include-dir", "environment-overrides", "what-if"],
         short: "fCIEe",
     },
-    Widening {
+    WideningOptions {
         programs: &["just", "task"],
         long: &["justfile", "working-directory", "set", "taskfile", "dir"],
         short: "fdt",
     },
-    Widening {
+    WideningOptions {
         programs: &["mvn", "gradle", "gradlew", "mvnw"],
         long: &[
             "file",
@@ -292,7 +292,7 @@ const WIDENINGS: &[Widening] = &[
         ],
         short: "fIbcpsD",
     },
-    Widening {
+    WideningOptions {
         programs: &["tar", "bsdtar", "gtar"],
         long: &[
             "to-command",
@@ -307,11 +307,15 @@ const WIDENINGS: &[Widening] = &[
         ],
         short: "IFCP",
     },
-    Widening { programs: &["rg"], long: &["pre", "hostname-bin"], short: "" },
-    Widening { programs: &["sort"], long: &["compress-program", "output"], short: "oT" },
-    Widening { programs: &["rsync"], long: &["rsync-path", "remove-source-files", "delete"], short: "e" },
-    Widening { programs: &["scp", "sftp"], long: &[], short: "oSFDJ" },
-    Widening {
+    WideningOptions { programs: &["rg"], long: &["pre", "hostname-bin"], short: "" },
+    WideningOptions { programs: &["sort"], long: &["compress-program", "output"], short: "oT" },
+    WideningOptions {
+        programs: &["rsync"],
+        long: &["rsync-path", "remove-source-files", "delete"],
+        short: "e",
+    },
+    WideningOptions { programs: &["scp", "sftp"], long: &[], short: "oSFDJ" },
+    WideningOptions {
         programs: &["curl"],
         long: &[
             "output",
@@ -326,7 +330,7 @@ const WIDENINGS: &[Widening] = &[
         ],
         short: "oOKTdFxn",
     },
-    Widening {
+    WideningOptions {
         programs: &["wget"],
         long: &[
             "execute",
@@ -339,43 +343,43 @@ const WIDENINGS: &[Widening] = &[
         ],
         short: "eOPi",
     },
-    Widening {
+    WideningOptions {
         programs: &["go"],
         long: &["exec", "toolexec", "vettool", "overlay", "modfile", "C", "o", "ldflags", "gccgoflags"],
         short: "",
     },
-    Widening {
+    WideningOptions {
         programs: &["find"],
         long: &["delete", "fprint", "fprint0", "fprintf", "fls", "files0-from"],
         short: "",
     },
-    Widening {
+    WideningOptions {
         programs: &["pytest", "py.test"],
         long: &["rootdir", "confcutdir", "override-ini"],
         short: "cpo",
     },
-    Widening {
+    WideningOptions {
         programs: &["jest", "vitest", "mocha"],
         long: &["rootDir", "root", "globalSetup", "runner", "file"],
         short: "cr",
     },
-    Widening {
+    WideningOptions {
         programs: &["eslint", "prettier", "stylelint"],
         long: &["rulesdir", "parser", "resolve-plugins-relative-to", "format"],
         short: "cf",
     },
-    Widening {
+    WideningOptions {
         programs: &["pip"],
         long: &["index-url", "extra-index-url", "target", "prefix", "root", "python", "user"],
         short: "iter",
     },
     // bash evaluates the subscript of a variable's name: `test -v 'a[$(x)]'`.
-    Widening { programs: &["test", "printf"], long: &[], short: "v" },
-    Widening { programs: &["tree"], long: &["output"], short: "o" },
-    Widening { programs: &["date"], long: &["set"], short: "s" },
-    Widening { programs: &["zip"], long: &["unzip-command"], short: "T" },
-    Widening { programs: &["terraform"], long: &["chdir"], short: "" },
-    Widening {
+    WideningOptions { programs: &["test", "printf"], long: &[], short: "v" },
+    WideningOptions { programs: &["tree"], long: &["output"], short: "o" },
+    WideningOptions { programs: &["date"], long: &["set"], short: "s" },
+    WideningOptions { programs: &["zip"], long: &["unzip-command"], short: "T" },
+    WideningOptions { programs: &["terraform"], long: &["chdir"], short: "" },
+    WideningOptions {
         programs: &["gcc", "cc", "clang", "g++", "clang++", "c++"],
         long: &["wrapper", "fplugin", "specs", "B", "o"],
         short: "",
@@ -384,7 +388,8 @@ const WIDENINGS: &[Widening] = &[
 
 /// The first of `words`, which come after what the rule spells, that makes `program` do something else.
 pub(super) fn widening<'a>(program: &str, words: &'a [String]) -> Option<&'a str> {
-    let rows: Vec<&Widening> = WIDENINGS.iter().filter(|row| row.programs.contains(&program)).collect();
+    let rows: Vec<&WideningOptions> =
+        WIDENINGS.iter().filter(|row| row.programs.contains(&program)).collect();
     let long = |name: &str| {
         let name = name.split('=').next().unwrap_or(name);
         !name.is_empty() && rows.iter().flat_map(|row| row.long).chain(ANY).any(|long| long.starts_with(name))

@@ -1,8 +1,8 @@
 //! The rule that "always allow" would add: as narrow as can be, or none.
 
 use super::glob::literal;
-use super::rule::{CommandEntry, Commands, Names, Options, RiskLimit, Rule, Rules, Then};
-use super::{Assessment, Outcome, Resolved, decide, launch};
+use super::rule::{CommandEntry, Commands, Names, Options, RiskLimit, Rule, RuleAction, Rules};
+use super::{PolicyOutcome, ResolvedRequest, RiskAssessment, decide, launch};
 use intercom_types::{Risk, Time};
 
 /// Programs whose first argument says what they do, so that the rest may vary.
@@ -17,7 +17,7 @@ const WITH_SUBCOMMANDS: &[(&str, &[&str])] = &[
 
 /// For the same agent, workspace, tool and no higher risk; the very paths, and the command's program with its
 /// subcommand, or the very command if its arguments could mean anything.
-pub fn proposal(request: &Resolved, assessment: &Assessment) -> Result<Rule, String> {
+pub fn proposal(request: &ResolvedRequest, assessment: &RiskAssessment) -> Result<Rule, String> {
     let subject = &request.subject;
     let workspace = request.workspace.to_str().filter(|path| path.starts_with('/'));
     let workspace = workspace.ok_or("the workspace has no name that a rule can hold")?;
@@ -33,7 +33,7 @@ pub fn proposal(request: &Resolved, assessment: &Assessment) -> Result<Rule, Str
         tool: subject.tool.clone().map(Names::One),
         path: path.clone(),
         risk: Some(RiskLimit::UpTo(assessment.risk)),
-        ..Rule::new(Then::Allow)
+        ..Rule::new(RuleAction::Allow)
     };
     if let Some(words) = &request.words {
         let (words, exact) = leading_words(words.as_ref().map_err(Clone::clone)?, assessment.risk)?;
@@ -53,7 +53,7 @@ pub fn proposal(request: &Resolved, assessment: &Assessment) -> Result<Rule, Str
     Ok(rule)
 }
 
-fn exact_paths(request: &Resolved) -> Result<Option<Names>, String> {
+fn exact_paths(request: &ResolvedRequest) -> Result<Option<Names>, String> {
     let mut globs = Vec::new();
     for place in request.unnamed_places() {
         if let Some(doubt) = place.doubt() {
@@ -95,11 +95,11 @@ fn leading_words(argv: &[String], risk: Risk) -> Result<(Vec<String>, bool), Str
 }
 
 /// A rule that would not have allowed this very request is none to propose.
-fn holds(rule: &Rule, request: &Resolved, assessment: &Assessment) -> Result<(), String> {
+fn holds(rule: &Rule, request: &ResolvedRequest, assessment: &RiskAssessment) -> Result<(), String> {
     let now = Time::from_millis(0);
     let rules = Rules::compile(vec![rule.clone()], |_| now).map_err(|bad| bad.message)?;
     let ruling = decide(&rules, request, assessment, now);
-    if ruling.outcome == Outcome::Allow {
+    if ruling.outcome == PolicyOutcome::Allow {
         Ok(())
     } else {
         Err("no rule can be made that allows just this".to_owned())

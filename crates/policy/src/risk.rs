@@ -1,8 +1,8 @@
 //! The risk of a request, as far as it shows. The agent's claim can raise the risk, never lower it.
 
 use super::contradiction::contradictions;
-use super::shell::effects::{self, Effect};
-use super::{Place, Resolved, words};
+use super::shell::effects::{self, FileEffect};
+use super::{ResolvedPath, ResolvedRequest, words};
 use intercom_types::Risk;
 
 mod commands;
@@ -15,27 +15,27 @@ use places::{is_system, looks_secret, runs_later};
 const MAX_REASONS: usize = 8;
 
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Assessment {
+pub struct RiskAssessment {
     /// The higher of what we see and what the agent claims.
     pub risk: Risk,
     pub computed: Risk,
     /// Short, for people, contradictions first and then the gravest: `outside of the workspace: /etc/hosts`.
-    pub why: Vec<String>,
+    pub reasons: Vec<String>,
 }
 
 /// The reasons so far.
 #[derive(Default)]
-struct Found(Vec<(Risk, String)>);
+struct RiskFindings(Vec<(Risk, String)>);
 
-impl Found {
+impl RiskFindings {
     fn add(&mut self, risk: Risk, why: impl Into<String>) {
         self.0.push((risk, why.into()));
     }
 }
 
-pub fn assess(request: &Resolved) -> Assessment {
+pub fn assess(request: &ResolvedRequest) -> RiskAssessment {
     let subject = &request.subject;
-    let mut found = Found::default();
+    let mut found = RiskFindings::default();
     let contradictions = contradictions(request);
     for contradiction in &contradictions {
         found.add(Risk::High, contradiction.clone());
@@ -50,7 +50,7 @@ pub fn assess(request: &Resolved) -> Assessment {
         let names = [&request.workspace, &subject.workspace];
         let names = names.into_iter().filter_map(|name| name.to_str()).filter(|name| name.len() > 1);
         let script = names.fold(script.clone(), |script, name| script.relative_to(name));
-        commands::judge(text, &script, &mut found);
+        commands::assess_command(text, &script, &mut found);
     }
     for later in request.operands.iter().flat_map(|operands| &operands.written) {
         found.add(later.risk, format!("is run later by other programs: {}", later.file));
@@ -73,10 +73,10 @@ pub fn assess(request: &Resolved) -> Assessment {
             why.push(reason);
         }
     }
-    Assessment { risk: computed.max(claimed), computed, why }
+    RiskAssessment { risk: computed.max(claimed), computed, reasons: why }
 }
 
-fn tool(request: &Resolved, found: &mut Found) {
+fn tool(request: &ResolvedRequest, found: &mut RiskFindings) {
     match request.subject.tool.as_deref() {
         Some("delete") => found.add(Risk::High, "deletes"),
         Some("execute") if request.subject.command.is_none() => {
@@ -91,20 +91,20 @@ fn tool(request: &Resolved, found: &mut Found) {
 }
 
 /// Nothing in the request does more than reading.
-fn only_reads(request: &Resolved) -> bool {
+fn only_reads(request: &ResolvedRequest) -> bool {
     let subject = &request.subject;
     let called_reading = matches!(subject.tool.as_deref(), Some("read" | "search" | "think"));
     let reads = match &request.script {
         None => called_reading,
         Some(script) => {
             let may_read = called_reading || matches!(subject.tool.as_deref(), Some("execute") | None);
-            may_read && effects::effects(script).iter().all(|(effect, _)| *effect == Effect::Reads)
+            may_read && effects::effects(script).iter().all(|(effect, _)| *effect == FileEffect::Reads)
         }
     };
     reads && subject.diff.is_none()
 }
 
-fn location(request: &Resolved, place: &Place, reads: bool, found: &mut Found) {
+fn location(request: &ResolvedRequest, place: &ResolvedPath, reads: bool, found: &mut RiskFindings) {
     let name = &place.written;
     if place.is_hidden() {
         found.add(Risk::High, format!("characters that cannot be seen: {name:?}"));
@@ -130,7 +130,7 @@ fn location(request: &Resolved, place: &Place, reads: bool, found: &mut Found) {
     if place.linked {
         found.add(Risk::Medium, format!("is a link: {name}"));
     }
-    if place.climbs() {
+    if place.has_parent_dir() {
         found.add(Risk::Medium, format!("holds `..`: {name}"));
     }
     let later = below.to_str().and_then(runs_later).filter(|_| !reads);

@@ -45,7 +45,7 @@ pub struct Rule {
     /// The same, counted from when the rule was first seen in the configuration: `2h`.
     #[serde(rename = "for", default, skip_serializing_if = "Option::is_none")]
     pub lasts: Option<String>,
-    pub then: Then,
+    pub then: RuleAction,
     /// Whom to ask; only with `then = "ask"`.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub ask: Option<Vec<String>>,
@@ -61,7 +61,7 @@ impl Rule {
     }
 
     /// A rule without criteria.
-    pub fn new(then: Then) -> Self {
+    pub fn new(then: RuleAction) -> Self {
         Self {
             name: None,
             agent: None,
@@ -84,7 +84,7 @@ impl Rule {
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
-pub enum Then {
+pub enum RuleAction {
     Allow,
     Deny,
     Ask,
@@ -106,7 +106,7 @@ impl Options {
     }
 }
 
-impl Then {
+impl RuleAction {
     pub const fn as_str(self) -> &'static str {
         match self {
             Self::Allow => "allow",
@@ -179,10 +179,10 @@ pub struct BadRule {
 
 /// Rules that are ready for use, in order.
 #[derive(Debug, Clone, Default)]
-pub struct Rules(pub(super) Vec<Compiled>);
+pub struct Rules(pub(super) Vec<CompiledRule>);
 
 #[derive(Debug, Clone)]
-pub(super) struct Compiled {
+pub(super) struct CompiledRule {
     pub(super) name: String,
     pub(super) rule: Rule,
     pub(super) workspace: Option<Glob>,
@@ -222,9 +222,9 @@ impl Rules {
     }
 }
 
-type Bad = (&'static str, String);
+type RuleFault = (&'static str, String);
 
-fn compile(index: usize, rule: Rule, first_seen: Time) -> Result<Compiled, Bad> {
+fn compile(index: usize, rule: Rule, first_seen: Time) -> Result<CompiledRule, RuleFault> {
     let bad = |key: &'static str, message: &str| (key, message.to_owned());
     for (key, names) in [("agent", &rule.agent), ("tool", &rule.tool), ("path", &rule.path)] {
         if names
@@ -241,7 +241,7 @@ fn compile(index: usize, rule: Rule, first_seen: Time) -> Result<Compiled, Bad> 
         return Err(bad("risk", "is empty"));
     }
     match &rule.ask {
-        Some(_) if rule.then != Then::Ask => return Err(bad("ask", "goes with `then = \"ask\"` only")),
+        Some(_) if rule.then != RuleAction::Ask => return Err(bad("ask", "goes with `then = \"ask\"` only")),
         Some(whom) if whom.is_empty() || whom.iter().any(|name| name.trim().is_empty()) => {
             return Err(bad("ask", "names nobody"));
         }
@@ -267,10 +267,12 @@ fn compile(index: usize, rule: Rule, first_seen: Time) -> Result<Compiled, Bad> 
     if rule.exact && rule.command.is_none() {
         return Err(bad("exact", "goes with `command` only"));
     }
-    if rule.options == Options::Any && (rule.command.is_none() || rule.exact || rule.then != Then::Allow) {
+    if rule.options == Options::Any
+        && (rule.command.is_none() || rule.exact || rule.then != RuleAction::Allow)
+    {
         return Err(bad("options", "goes with `command` of an allow rule without `exact` only"));
     }
-    Ok(Compiled {
+    Ok(CompiledRule {
         name: rule.name.clone().unwrap_or_else(|| format!("rule {}", index + 1)),
         workspace,
         paths: paths.map_err(|message| ("path", message))?,
@@ -281,7 +283,7 @@ fn compile(index: usize, rule: Rule, first_seen: Time) -> Result<Compiled, Bad> 
 }
 
 /// When the rule ends; the earlier of the two ways to say it.
-fn ends(rule: &Rule, first_seen: Time) -> Result<Option<Time>, Bad> {
+fn ends(rule: &Rule, first_seen: Time) -> Result<Option<Time>, RuleFault> {
     let until = match &rule.until {
         Some(text) => {
             let message = "is no RFC 3339 timestamp such as 2026-03-01T18:00:00Z";
@@ -300,7 +302,7 @@ fn ends(rule: &Rule, first_seen: Time) -> Result<Option<Time>, Bad> {
     Ok(until.into_iter().chain(lasts).min())
 }
 
-fn prefixes(commands: &Commands, then: Then) -> Result<Vec<Vec<String>>, String> {
+fn prefixes(commands: &Commands, then: RuleAction) -> Result<Vec<Vec<String>>, String> {
     let line =
         |text: &String| words::plain(text).map_err(|why| format!("{why}; write it as a list of words"));
     let list = |words: &Vec<String>| match words.first() {
@@ -321,7 +323,7 @@ fn prefixes(commands: &Commands, then: Then) -> Result<Vec<Vec<String>>, String>
             entries.iter().map(entry).collect::<Result<_, _>>()?
         }
     };
-    if then == Then::Allow {
+    if then == RuleAction::Allow {
         for prefix in &prefixes {
             launch::can_allow(prefix)?;
         }

@@ -1,6 +1,6 @@
 //! A rule as people read it.
 
-use super::rule::{CommandEntry, Commands, Names, Options, RiskLimit, Rule, Then};
+use super::rule::{CommandEntry, Commands, Names, Options, RiskLimit, Rule, RuleAction};
 
 /// A rule in words.
 pub fn sentence(rule: &Rule) -> String {
@@ -29,8 +29,8 @@ pub fn sentence(rule: &Rule) -> String {
     let what =
         if parts.is_empty() { "everything".to_owned() } else { format!("requests {}", parts.join(", ")) };
     let verb = match rule.then {
-        then @ (Then::Allow | Then::Deny) => then.as_str().to_owned(),
-        Then::Ask => match &rule.ask {
+        then @ (RuleAction::Allow | RuleAction::Deny) => then.as_str().to_owned(),
+        RuleAction::Ask => match &rule.ask {
             Some(whom) => format!("ask {} about", whom.join(" or ")),
             None => "ask about".to_owned(),
         },

@@ -10,7 +10,7 @@
 
 use std::collections::HashSet;
 
-use super::programs::{Runs, base, file_name, runs};
+use super::programs::{LaunchMode, base, file_name, runs};
 
 mod arithmetic;
 mod awk;
@@ -19,25 +19,25 @@ mod context;
 pub(super) mod effects;
 mod expansion;
 mod file_uses;
-mod here;
-mod inside;
+mod here_document;
+mod nested_commands;
 mod options;
 mod reader;
 mod redirect;
 mod sed;
 mod word;
 
-use context::Context;
-use reader::Reader;
-pub(super) use word::Word;
+use context::ScriptContext;
+use reader::ShellReader;
+pub(super) use word::ShellWord;
 
 /// Words of a program that runs others that may be what it runs, at most.
 const MAX_VIEWS: usize = 256;
 
 /// All that a text runs, as far as it can be read.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
-pub(super) struct Script {
-    pub(super) commands: Vec<Simple>,
+pub(super) struct ShellScript {
+    pub(super) commands: Vec<SimpleCommand>,
     /// Something in it is decided only when it runs, or cannot be read.
     pub(super) opaque: bool,
     /// The first reason why it is unreadable.
@@ -46,8 +46,8 @@ pub(super) struct Script {
 
 /// One command: a program and its arguments.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
-pub(super) struct Simple {
-    pub(super) words: Vec<Word>,
+pub(super) struct SimpleCommand {
+    pub(super) words: Vec<ShellWord>,
     /// Files that the shell opens for it to write.
     pub(super) writes: Vec<String>,
     /// Files that the shell opens for it to read.
@@ -60,7 +60,7 @@ pub(super) struct Simple {
     pub(super) piped: bool,
 }
 
-impl Script {
+impl ShellScript {
     /// The same with the paths below `directory` made relative to it.
     pub(super) fn relative_to(&self, directory: &str) -> Self {
         let mut script = self.clone();
@@ -79,7 +79,7 @@ impl Script {
 
     /// The file names of all programs that the text may run, in the order of the text.
     pub(super) fn programs(&self) -> Vec<String> {
-        let views = self.commands.iter().flat_map(Simple::views);
+        let views = self.commands.iter().flat_map(SimpleCommand::views);
         let mut seen = HashSet::new();
         let mut names = Vec::new();
         for view in views {
@@ -92,19 +92,19 @@ impl Script {
     }
 }
 
-impl Simple {
+impl SimpleCommand {
     /// The command without assignments, and whatever it runs in turn. Of a program that runs others any tail may be
     /// what it runs: its options need not be known.
-    pub(super) fn views(&self) -> Vec<&[Word]> {
+    pub(super) fn views(&self) -> Vec<&[ShellWord]> {
         let lead = self.words.iter().take_while(|word| is_assignment(&word.text)).count();
         let mut views = vec![&self.words[lead..]];
         let Some(program) = self.words.get(lead) else { return Vec::new() };
         let markers: &[&str] = match runs(&base(&program.text)) {
-            Some(Runs::Named(markers) | Runs::Unclear(markers)) => markers,
+            Some(LaunchMode::Named(markers) | LaunchMode::Unclear(markers)) => markers,
             Some(_) => &[],
             None => return views,
         };
-        let is_marker = |word: &Word| markers.contains(&word.text.as_str());
+        let is_marker = |word: &ShellWord| markers.contains(&word.text.as_str());
         let skipped =
             if markers.is_empty() { Some(0) } else { self.words[lead..].iter().position(is_marker) };
         let first = skipped.map_or(self.words.len(), |skipped| lead + skipped + 1);
@@ -114,8 +114,8 @@ impl Simple {
 }
 
 /// Reads a shell text. Never fails: doubt makes the result opaque.
-pub(super) fn read(text: &str) -> Script {
-    let mut context = Context::default();
+pub(super) fn read(text: &str) -> ShellScript {
+    let mut context = ScriptContext::default();
     if text.contains('\0') {
         context.unreadable("a NUL character");
     }
@@ -128,10 +128,10 @@ pub(super) fn read(text: &str) -> Script {
 }
 
 /// Reads a text that stands within another.
-fn read_into(text: &str, depth: usize, context: &mut Context) {
+fn read_into(text: &str, depth: usize, context: &mut ScriptContext) {
     let chars: Vec<char> = text.chars().collect();
     if context.admits(chars.len(), depth) {
-        Reader::new(&chars, depth, context).read_all();
+        ShellReader::new(&chars, depth, context).read_all();
     }
 }
 

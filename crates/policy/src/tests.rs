@@ -39,33 +39,33 @@ fn one(text: &str) -> Rules {
 }
 
 /// A request to run something; nothing of it is looked up.
-fn running(command: &str) -> Resolved {
-    let subject = Subject {
+fn running(command: &str) -> ResolvedRequest {
+    let subject = PolicyRequest {
         agent: Some("claude".to_owned()),
         workspace: PathBuf::from("/nowhere/ws"),
         tool: Some("execute".to_owned()),
         command: Some(command.to_owned()),
-        ..Subject::default()
+        ..PolicyRequest::default()
     };
     resolve(subject)
 }
 
 /// A request to do something to paths.
-fn touching(workspace: &std::path::Path, tool: &str, paths: &[&str]) -> Resolved {
-    let subject = Subject {
+fn touching(workspace: &std::path::Path, tool: &str, paths: &[&str]) -> ResolvedRequest {
+    let subject = PolicyRequest {
         agent: Some("claude".to_owned()),
         workspace: workspace.to_owned(),
         tool: Some(tool.to_owned()),
         paths: paths.iter().map(|path| (*path).to_owned()).collect(),
-        ..Subject::default()
+        ..PolicyRequest::default()
     };
     resolve(subject)
 }
 
-fn outcome(rules: &Rules, request: &Resolved) -> &'static str {
+fn outcome(rules: &Rules, request: &ResolvedRequest) -> &'static str {
     match decide(rules, request, &assess(request), NOW).outcome {
-        Outcome::Allow => "allow",
-        Outcome::Deny { .. } => "deny",
-        Outcome::Ask { .. } => "ask",
+        PolicyOutcome::Allow => "allow",
+        PolicyOutcome::Deny { .. } => "deny",
+        PolicyOutcome::Ask { .. } => "ask",
     }
 }

@@ -14,7 +14,8 @@ pub(super) fn plain(text: &str) -> Result<Vec<String>, String> {
         return Err(format!("the command holds the character U+{:04X}", u32::from(c)));
     }
     let words =
-        Reader { rest: text.chars().collect::<Vec<_>>().as_slice(), word: None, words: Vec::new() }.read()?;
+        PlainWordReader { rest: text.chars().collect::<Vec<_>>().as_slice(), word: None, words: Vec::new() }
+            .read()?;
     match words.first() {
         None => Err("the command is empty".to_owned()),
         Some(first) if first.contains('=') => Err(format!("`{first}` sets a variable")),
@@ -23,14 +24,14 @@ pub(super) fn plain(text: &str) -> Result<Vec<String>, String> {
     }
 }
 
-struct Reader<'a> {
+struct PlainWordReader<'a> {
     rest: &'a [char],
     /// The word being read; an empty one is a word too if it was quoted.
     word: Option<String>,
     words: Vec<String>,
 }
 
-impl Reader<'_> {
+impl PlainWordReader<'_> {
     fn read(mut self) -> Result<Vec<String>, String> {
         while let Some(c) = self.next() {
             match c {

@@ -1,9 +1,9 @@
 //! Names that look secret, and what is assigned to them: `KEY=value`, `key: "value"`, `'key' => 'value'`,
 //! `--flag value`, `Authorization: Bearer value`.
 
-use super::keys::{self, Class};
-use super::values::{self, Place};
-use super::{Span, formats, is_blank, is_escape, is_quote, is_word, lines, skip};
+use super::keys::{self, SecretClass};
+use super::values::{self, ValuePlace};
+use super::{SecretSpan, formats, is_blank, is_escape, is_quote, is_word, lines, skip};
 
 /// A value without quotes is judged by so much of it; only one that is hidden is read to its end.
 const LOOK: usize = 96;
@@ -11,7 +11,7 @@ const LOOK: usize = 96;
 const COMMAND: usize = 512;
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) enum Operator {
+pub(super) enum AssignOperator {
     /// `=` without blanks around it.
     Tight,
     Equals,
@@ -25,16 +25,16 @@ pub(super) enum Operator {
 }
 
 /// A name that was found, and where its value begins.
-pub(super) struct Name<'a> {
+pub(super) struct AssignedName<'a> {
     pub(super) text: &'a str,
     pub(super) start: usize,
     pub(super) flag: bool,
-    pub(super) operator: Operator,
+    pub(super) operator: AssignOperator,
     pub(super) value: usize,
 }
 
 /// Reads the word at `at`; says where it ends, and which secret is assigned to it.
-pub(super) fn at(text: &str, at: usize) -> (usize, Option<Span>) {
+pub(super) fn at(text: &str, at: usize) -> (usize, Option<SecretSpan>) {
     let bytes = text.as_bytes();
     let end = skip(bytes, at, is_word);
     if bytes[at] == b'-'
@@ -51,15 +51,15 @@ pub(super) fn at(text: &str, at: usize) -> (usize, Option<Span>) {
     }
     let Some(class) = keys::class(name.text) else { return (end, None) };
     let span = match class {
-        Class::Authorization => authorization(text, &name),
-        Class::Cookie => cookie(text, &name),
+        SecretClass::Authorization => authorization(text, &name),
+        SecretClass::Cookie => cookie(text, &name),
         _ => assigned(text, &name, class),
     };
     (end, span)
 }
 
 /// The password of `curl -u user:password`. The same option of other programs takes other things.
-fn login(text: &str, at: usize, end: usize) -> Option<Span> {
+fn login(text: &str, at: usize, end: usize) -> Option<SecretSpan> {
     let bytes = text.as_bytes();
     let word = &text[at..end];
     let start = match word {
@@ -92,7 +92,7 @@ fn separator(login: &str) -> Option<usize> {
 }
 
 /// The word as a name, if something is assigned to it.
-pub(super) fn named(text: &str, at: usize, end: usize) -> Option<Name<'_>> {
+pub(super) fn named(text: &str, at: usize, end: usize) -> Option<AssignedName<'_>> {
     let bytes = text.as_bytes();
     let mut start = at;
     // The letter of `\n` does not belong to the word behind it.
@@ -116,35 +116,35 @@ pub(super) fn named(text: &str, at: usize, end: usize) -> Option<Name<'_>> {
     }
     let operator = skip(bytes, next, is_blank);
     let (sort, length) = match bytes[operator..] {
-        [b'=', b'>', ..] => (Operator::Arrow, 2),
+        [b'=', b'>', ..] => (AssignOperator::Arrow, 2),
         [b'=', b'=' | b'~', ..] | [b':', b':', ..] => return None,
-        [b':' | b'?', b'=', ..] => (Operator::Equals, 2),
-        [b'?', b':', ..] => (Operator::Colon, 2),
-        [b'=', ..] if operator == next => (Operator::Tight, 1),
-        [b'=', ..] => (Operator::Equals, 1),
-        [b':', ..] => (Operator::Colon, 1),
-        [b',', ..] if quoted => (Operator::Comma, 1),
-        _ if operator > next && (flag || word.eq_ignore_ascii_case("bearer")) => (Operator::Blank, 0),
+        [b':' | b'?', b'=', ..] => (AssignOperator::Equals, 2),
+        [b'?', b':', ..] => (AssignOperator::Colon, 2),
+        [b'=', ..] if operator == next => (AssignOperator::Tight, 1),
+        [b'=', ..] => (AssignOperator::Equals, 1),
+        [b':', ..] => (AssignOperator::Colon, 1),
+        [b',', ..] if quoted => (AssignOperator::Comma, 1),
+        _ if operator > next && (flag || word.eq_ignore_ascii_case("bearer")) => (AssignOperator::Blank, 0),
         _ => return None,
     };
     let value = skip(bytes, operator + length, is_blank);
-    let spaced = sort == Operator::Tight && value > operator + length;
-    let operator = if spaced { Operator::Equals } else { sort };
-    Some(Name { text: word, start, flag, operator, value })
+    let spaced = sort == AssignOperator::Tight && value > operator + length;
+    let operator = if spaced { AssignOperator::Equals } else { sort };
+    Some(AssignedName { text: word, start, flag, operator, value })
 }
 
 /// The secret that a name of any other class is given.
-pub(super) fn assigned(text: &str, name: &Name<'_>, class: Class) -> Option<Span> {
+pub(super) fn assigned(text: &str, name: &AssignedName<'_>, class: SecretClass) -> Option<SecretSpan> {
     let bytes = text.as_bytes();
     if bytes[name.value.min(bytes.len())..].starts_with(b"-----BEGIN") {
         return None; // for `pem`
     }
-    let sure = name.operator != Operator::Comma || class == Class::Address;
-    let class = if sure { class } else { Class::Maybe(class.sort()) };
+    let sure = name.operator != AssignOperator::Comma || class == SecretClass::Address;
+    let class = if sure { class } else { SecretClass::Maybe(class.sort()) };
     if let Some(span) = quoted(text, name.value, name.text, class) {
         return span;
     }
-    if matches!(name.operator, Operator::Arrow | Operator::Comma) {
+    if matches!(name.operator, AssignOperator::Arrow | AssignOperator::Comma) {
         return None;
     }
     // A quote that is never closed was cut off.
@@ -153,10 +153,10 @@ pub(super) fn assigned(text: &str, name: &Name<'_>, class: Class) -> Option<Span
     let start = if cut { slashes + 1 } else { name.value };
     let value = unquoted(text, start, LOOK);
     let end = start + value.len();
-    if name.flag && name.operator == Operator::Blank && value.starts_with('-') {
+    if name.flag && name.operator == AssignOperator::Blank && value.starts_with('-') {
         return None;
     }
-    if values::hides(value, name.text, class, place(text, name, end)) {
+    if values::is_secret_value(value, name.text, class, place(text, name, end)) {
         let end = start + unquoted(text, start, usize::MAX).len();
         return Some(span(bytes, start, end, class.sort()));
     }
@@ -165,7 +165,7 @@ pub(super) fn assigned(text: &str, name: &Name<'_>, class: Class) -> Option<Span
 
 /// The value between the quotes that begin at `at`: `Some(None)` if it is to be shown, `None` if there are no quotes.
 #[expect(clippy::option_option, reason = "no quotes is another thing than nothing to hide")]
-pub(super) fn quoted(text: &str, at: usize, name: &str, class: Class) -> Option<Option<Span>> {
+pub(super) fn quoted(text: &str, at: usize, name: &str, class: SecretClass) -> Option<Option<SecretSpan>> {
     let bytes = text.as_bytes();
     let (start, end, quote) = quotes(bytes, at)?;
     let value = &text[start..end];
@@ -175,8 +175,8 @@ pub(super) fn quoted(text: &str, at: usize, name: &str, class: Class) -> Option<
     // A template is code: `f"{token}"`, `$"{token}"`, `` `${token}` ``.
     let template = quote == b'`' && value.contains("${")
         || matches!(bytes[at], b'f' | b'F' | b'$') && value.contains('{') && value.contains('}');
-    let place = Place::Quoted { expands: quote != b'\'' };
-    let hides = !template && values::hides(value, name, class, place);
+    let place = ValuePlace::Quoted { expands: quote != b'\'' };
+    let hides = !template && values::is_secret_value(value, name, class, place);
     Some(hides.then(|| span(bytes, start, end, class.sort())))
 }
 
@@ -225,9 +225,9 @@ pub(super) fn unquoted(text: &str, at: usize, most: usize) -> &str {
 }
 
 /// `token: &str = "value"`: behind a type.
-fn typed(text: &str, name: &Name<'_>, class: Class) -> Option<Span> {
+fn typed(text: &str, name: &AssignedName<'_>, class: SecretClass) -> Option<SecretSpan> {
     let bytes = text.as_bytes();
-    if name.operator != Operator::Colon {
+    if name.operator != AssignOperator::Colon {
         return None;
     }
     let near = &bytes[..bytes.len().min(name.value + 80)];
@@ -241,21 +241,21 @@ fn typed(text: &str, name: &Name<'_>, class: Class) -> Option<Span> {
 }
 
 /// Returns the surroundings of a value without quotes.
-fn place(text: &str, name: &Name<'_>, end: usize) -> Place {
+fn place(text: &str, name: &AssignedName<'_>, end: usize) -> ValuePlace {
     let bytes = text.as_bytes();
     let before = &text[..name.start];
     let shouts = !name.text.contains(|c: char| c.is_ascii_lowercase());
     let ends_line = bytes.get(end).is_none_or(|&byte| matches!(byte, b'\n' | b'\r') || is_quote(byte))
         || is_escape(bytes, end);
     match name.operator {
-        _ if name.flag => Place::Flag,
-        Operator::Tight if shouts || before.ends_with(['?', '&']) || before.ends_with("export ") => {
-            Place::Env
+        _ if name.flag => ValuePlace::Flag,
+        AssignOperator::Tight if shouts || before.ends_with(['?', '&']) || before.ends_with("export ") => {
+            ValuePlace::Env
         }
-        Operator::Tight if ends_line && begins_line(before, 1) => Place::Env,
-        Operator::Colon if ends_line && begins_line(before, 64) && shouts => Place::Env,
-        Operator::Colon if ends_line && begins_line(before, 64) => Place::Line,
-        _ => Place::Code,
+        AssignOperator::Tight if ends_line && begins_line(before, 1) => ValuePlace::Env,
+        AssignOperator::Colon if ends_line && begins_line(before, 64) && shouts => ValuePlace::Env,
+        AssignOperator::Colon if ends_line && begins_line(before, 64) => ValuePlace::Line,
+        _ => ValuePlace::Code,
     }
 }
 
@@ -273,7 +273,7 @@ fn begins_line(before: &str, indent: usize) -> bool {
 
 /// The rest of a header: what is between its own quotes, or up to a quote or the end of the line. Of what is longer
 /// than `most`, the beginning.
-fn header<'a>(text: &'a str, name: &Name<'_>, most: usize) -> (usize, &'a str) {
+fn header<'a>(text: &'a str, name: &AssignedName<'_>, most: usize) -> (usize, &'a str) {
     let bytes = text.as_bytes();
     if let Some((start, end, _)) = quotes(bytes, name.value) {
         return (start, &text[start..end]);
@@ -288,11 +288,11 @@ fn header<'a>(text: &'a str, name: &Name<'_>, most: usize) -> (usize, &'a str) {
 }
 
 /// `Authorization: <scheme> <what it takes>`: the scheme stays.
-fn authorization(text: &str, name: &Name<'_>) -> Option<Span> {
+fn authorization(text: &str, name: &AssignedName<'_>) -> Option<SecretSpan> {
     let (start, value) = header(text, name, LOOK);
-    let class = Class::Authorization;
+    let class = SecretClass::Authorization;
     let (hides, begin, list) = match value.split_once(' ') {
-        None => (values::hides(value, name.text, class, Place::Code), start, false),
+        None => (values::is_secret_value(value, name.text, class, ValuePlace::Code), start, false),
         Some((scheme, rest)) => {
             let rest = rest.trim_start();
             let list = match scheme.to_ascii_lowercase().as_str() {
@@ -314,10 +314,10 @@ fn authorization(text: &str, name: &Name<'_>) -> Option<Span> {
 }
 
 /// `Bearer <token>` without a header's name.
-fn bearer(text: &str, name: &Name<'_>) -> Option<Span> {
+fn bearer(text: &str, name: &AssignedName<'_>) -> Option<SecretSpan> {
     let value = unquoted(text, name.value, LOOK);
     let has = |of: fn(&u8) -> bool| value.bytes().any(|byte| of(&byte));
-    (name.operator == Operator::Blank
+    (name.operator == AssignOperator::Blank
         && value.len() >= 16
         && has(u8::is_ascii_digit)
         && has(u8::is_ascii_alphabetic)
@@ -339,10 +339,10 @@ fn is_credential(value: &str) -> bool {
 }
 
 /// `Cookie: name=value; …`: all of it.
-fn cookie(text: &str, name: &Name<'_>) -> Option<Span> {
+fn cookie(text: &str, name: &AssignedName<'_>) -> Option<SecretSpan> {
     let (start, value) = header(text, name, LOOK);
     let quoted = start > name.value;
-    if !is_cookie(value) || (!quoted && name.operator != Operator::Colon) {
+    if !is_cookie(value) || (!quoted && name.operator != AssignOperator::Colon) {
         return None;
     }
     let (start, value) = header(text, name, usize::MAX);
@@ -361,6 +361,6 @@ pub(super) fn is_cookie(value: &str) -> bool {
         && !value.contains(super::MARK)
 }
 
-fn span(bytes: &[u8], start: usize, end: usize, sort: &'static str) -> Span {
-    Span { start, end, sort: formats::sort(bytes, start).unwrap_or(sort) }
+fn span(bytes: &[u8], start: usize, end: usize, sort: &'static str) -> SecretSpan {
+    SecretSpan { start, end, sort: formats::sort(bytes, start).unwrap_or(sort) }
 }

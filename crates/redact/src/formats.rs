@@ -1,30 +1,35 @@
 //! Tokens that are known by their look, wherever they stand.
 
-use super::{Span, is_word, skip};
+use super::{SecretSpan, is_word, skip};
 
 /// The number of bytes examined to recognise a token.
 const LOOK: usize = 64;
 
-struct Format {
+struct TokenFormat {
     prefix: &'static str,
     sort: &'static str,
     /// The bytes that may follow the prefix, and the least number of them.
     body: fn(u8) -> bool,
     least: usize,
     /// Not inside of a word: the prefix alone is too common.
-    alone: bool,
+    whole_word: bool,
 }
 
-const fn format(prefix: &'static str, sort: &'static str, body: fn(u8) -> bool, least: usize) -> Format {
-    Format { prefix, sort, body, least, alone: false }
+const fn format(prefix: &'static str, sort: &'static str, body: fn(u8) -> bool, least: usize) -> TokenFormat {
+    TokenFormat { prefix, sort, body, least, whole_word: false }
 }
 
-const fn alone(prefix: &'static str, sort: &'static str, body: fn(u8) -> bool, least: usize) -> Format {
-    Format { prefix, sort, body, least, alone: true }
+const fn whole_word_format(
+    prefix: &'static str,
+    sort: &'static str,
+    body: fn(u8) -> bool,
+    least: usize,
+) -> TokenFormat {
+    TokenFormat { prefix, sort, body, least, whole_word: true }
 }
 
 /// Longer prefixes before shorter ones that they begin with.
-const FORMATS: &[Format] = &[
+const FORMATS: &[TokenFormat] = &[
     format("ghp_", "GitHub token", snake, 20),
     format("gho_", "GitHub token", snake, 20),
     format("ghu_", "GitHub token", snake, 20),
@@ -49,12 +54,12 @@ const FORMATS: &[Format] = &[
     format("sk-svcacct-", "OpenAI key", kebab, 16),
     format("sk-admin-", "OpenAI key", kebab, 16),
     format("sk-or-v1-", "OpenRouter key", kebab, 16),
-    alone("sk-", "OpenAI key", letters, 20),
+    whole_word_format("sk-", "OpenAI key", letters, 20),
     format("AIza", "Google key", kebab, 35),
     format("GOCSPX-", "Google key", kebab, 20),
-    alone("ya29.", "Google token", kebab, 20),
-    alone("AKIA", "AWS key id", upper, 16),
-    alone("ASIA", "AWS key id", upper, 16),
+    whole_word_format("ya29.", "Google token", kebab, 20),
+    whole_word_format("AKIA", "AWS key id", upper, 16),
+    whole_word_format("ASIA", "AWS key id", upper, 16),
     format("sk_live_", "Stripe key", letters, 12),
     format("rk_live_", "Stripe key", letters, 12),
     format("sk_test_", "Stripe key", letters, 12),
@@ -68,7 +73,7 @@ const FORMATS: &[Format] = &[
     format("dckr_pat_", "Docker token", kebab, 20),
     format("lin_api_", "Linear key", letters, 30),
     format("tskey-", "Tailscale key", kebab, 20),
-    alone("hvs.", "Vault token", kebab, 20),
+    whole_word_format("hvs.", "Vault token", kebab, 20),
     format("AGE-SECRET-KEY-1", "age key", upper, 40),
 ];
 
@@ -121,41 +126,41 @@ fn base64(byte: u8) -> bool {
 }
 
 #[derive(Debug, Default)]
-pub(super) struct Finder {
+pub(super) struct TokenFinder {
     /// Before this, no JSON web token begins: the run of letters up to there was seen to end as none.
     no_jwt: usize,
 }
 
-impl Finder {
+impl TokenFinder {
     /// The token that begins at `at`.
-    pub(super) fn at(&mut self, bytes: &[u8], at: usize) -> Option<Span> {
+    pub(super) fn at(&mut self, bytes: &[u8], at: usize) -> Option<SecretSpan> {
         let rest = &bytes[at..];
         match rest[0] {
             b'e' if at >= self.no_jwt && rest.starts_with(JWT.as_bytes()) => self.jwt(bytes, at),
-            b'i' if rest.starts_with(OURS.as_bytes()) => ours(bytes, at),
+            b'i' if rest.starts_with(OURS.as_bytes()) => intercom_token(bytes, at),
             _ => known(bytes, at),
         }
     }
 
     /// Three parts, of which the last may be cut off; five if it is encrypted.
-    fn jwt(&mut self, bytes: &[u8], at: usize) -> Option<Span> {
+    fn jwt(&mut self, bytes: &[u8], at: usize) -> Option<SecretSpan> {
         let head = skip(bytes, at, kebab);
         if head - at < 10 || bytes.get(head) != Some(&b'.') || skip(bytes, head + 1, kebab) - head < 10 {
             self.no_jwt = head;
             return None;
         }
         let end = without_dots(bytes, skip(bytes, head, dotted));
-        Some(Span { start: at, end, sort: "web token" })
+        Some(SecretSpan { start: at, end, sort: "web token" })
     }
 }
 
 /// The sort of the token that begins a value.
 pub(super) fn sort(bytes: &[u8], at: usize) -> Option<&'static str> {
-    (at < bytes.len()).then(|| Finder::default().at(bytes, at)).flatten().map(|span| span.sort)
+    (at < bytes.len()).then(|| TokenFinder::default().at(bytes, at)).flatten().map(|span| span.sort)
 }
 
 /// `intercom_<id>_<secret>`.
-fn ours(bytes: &[u8], at: usize) -> Option<Span> {
+fn intercom_token(bytes: &[u8], at: usize) -> Option<SecretSpan> {
     let id = at + OURS.len();
     let secret = id + bytes[id..].iter().take(33).position(|&byte| !letters(byte))?;
     let body = &bytes[secret..];
@@ -164,12 +169,12 @@ fn ours(bytes: &[u8], at: usize) -> Option<Span> {
     }
     let end = skip(bytes, secret + 1, letters);
     let is_hex = bytes[secret + 1..end].iter().take(LOOK).all(u8::is_ascii_hexdigit);
-    (is_hex && end - secret > 16).then_some(Span { start: at, end, sort: "intercom token" })
+    (is_hex && end - secret > 16).then_some(SecretSpan { start: at, end, sort: "intercom token" })
 }
 
-fn known(bytes: &[u8], at: usize) -> Option<Span> {
+fn known(bytes: &[u8], at: usize) -> Option<SecretSpan> {
     let rest = &bytes[at..];
-    let is_it = |format: &Format| rest.starts_with(format.prefix.as_bytes());
+    let is_it = |format: &TokenFormat| rest.starts_with(format.prefix.as_bytes());
     let &[first, second, third, ..] = rest else { return None };
     let begin = |place: usize, byte: u8| BEGINS[place][usize::from(byte)];
     let mut may = begin(0, first) & begin(1, second) & begin(2, third);
@@ -186,7 +191,7 @@ fn known(bytes: &[u8], at: usize) -> Option<Span> {
     if length < format.least || !is_random(&look[..length]) {
         return None;
     }
-    if format.alone && !begins_word(bytes, at) && !is_sure(bytes, at, &look[..length]) {
+    if format.whole_word && !begins_word(bytes, at) && !is_sure(bytes, at, &look[..length]) {
         return None;
     }
     let end = without_dots(bytes, skip(bytes, body + length, format.body));
@@ -194,7 +199,7 @@ fn known(bytes: &[u8], at: usize) -> Option<Span> {
     if format.sort == "AWS key id" && (end - body != 16 || bytes.get(end).is_some_and(|&byte| snake(byte))) {
         return None;
     }
-    Some(Span { start: at, end, sort: format.sort })
+    Some(SecretSpan { start: at, end, sort: format.sort })
 }
 
 /// The full stop behind a token is none of it.

@@ -1,35 +1,35 @@
-//! JSON as text: only strings are changed, everything else stays byte for byte.
+//! JSON as text: only strings, and digits under the name of a secret, are changed. Everything else stays byte for byte.
 
 use std::borrow::Cow;
 use std::ops::Range;
 
-use super::keys::{self, Class};
-use super::values::{self, Place};
-use super::{MARK, Redacted, assign, formats, marked, note, redact, skip};
+use super::keys::{self, SecretClass};
+use super::values::{self, ValuePlace};
+use super::{MARK, RedactedText, assign, formats, marked, note, redact, skip};
 
 /// The options of `curl` that take `user:password`.
 const LOGINS: &[&str] = &["-u", "-U", "--user", "--proxy-user"];
 
 /// An object or an array that is open.
 #[derive(Debug, Default)]
-struct Open {
+struct OpenContainer {
     array: bool,
     /// The name of the value that comes next, and its class.
-    name: Option<(String, Class)>,
+    name: Option<(String, SecretClass)>,
     /// In a list of arguments, the next one is the login of `curl`.
     login: bool,
     runs_curl: bool,
     /// In an object, what `value` is known under in `{"name": …, "value": …}`, as environments and headers are
     /// written. In an array, what all of it is known under.
-    pair: Option<(String, Class)>,
+    pair: Option<(String, SecretClass)>,
     /// The key that was read last, if it is the first or second half of such a pair.
-    half: Option<Half>,
+    half: Option<PairHalf>,
     /// The string under `value` whose name has not been read: it may follow.
     unnamed: Option<(Range<usize>, String)>,
 }
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-enum Half {
+enum PairHalf {
     Name,
     Value,
 }
@@ -39,17 +39,17 @@ const DEPTH: usize = 4;
 
 /// A JSON document as text, or several: strings are changed, and numbers under the name of a secret become strings. Text that is no JSON
 /// is taken as any other.
-pub fn redact_json(json: &str) -> Redacted<'_> {
+pub fn redact_json(json: &str) -> RedactedText<'_> {
     document(json, DEPTH).unwrap_or_else(|| redact(json))
 }
 
 /// `None` if this is no JSON.
-fn document(json: &str, depth: usize) -> Option<Redacted<'_>> {
-    let mut scan = Scan { json, depth, edits: Vec::new(), hidden: Vec::new(), open: Vec::new() };
+fn document(json: &str, depth: usize) -> Option<RedactedText<'_>> {
+    let mut scan = JsonScan { json, depth, edits: Vec::new(), hidden: Vec::new(), open: Vec::new() };
     scan.run()?;
-    let Scan { mut edits, hidden, .. } = scan;
+    let JsonScan { mut edits, hidden, .. } = scan;
     if edits.is_empty() {
-        return Some(Redacted { text: Cow::Borrowed(json), hidden });
+        return Some(RedactedText { text: Cow::Borrowed(json), hidden });
     }
     // A value whose name follows is changed after its name.
     edits.sort_by_key(|(place, _)| place.start);
@@ -60,19 +60,19 @@ fn document(json: &str, depth: usize) -> Option<Redacted<'_>> {
         done = place.end;
     }
     out.push_str(&json[done..]);
-    Some(Redacted { text: Cow::Owned(out), hidden })
+    Some(RedactedText { text: Cow::Owned(out), hidden })
 }
 
-struct Scan<'a> {
+struct JsonScan<'a> {
     json: &'a str,
     depth: usize,
     /// What is put in the place of a part of the document.
     edits: Vec<(Range<usize>, String)>,
     hidden: Vec<&'static str>,
-    open: Vec<Open>,
+    open: Vec<OpenContainer>,
 }
 
-impl Scan<'_> {
+impl JsonScan<'_> {
     /// `None` if this is no JSON.
     fn run(&mut self) -> Option<()> {
         let bytes = self.json.as_bytes();
@@ -85,12 +85,17 @@ impl Scan<'_> {
                 }
                 b'{' => {
                     let pair = self.open.last().and_then(|open| open.name.clone());
-                    self.open.push(Open { pair: pair.map(inherited), ..Open::default() });
+                    self.open.push(OpenContainer { pair: pair.map(inherited), ..OpenContainer::default() });
                 }
                 b'[' => {
                     // What is in a list is known under the list's name.
                     let name = self.open.last().and_then(|open| open.name.clone());
-                    self.open.push(Open { array: true, pair: name.clone(), name, ..Open::default() });
+                    self.open.push(OpenContainer {
+                        array: true,
+                        pair: name.clone(),
+                        name,
+                        ..OpenContainer::default()
+                    });
                 }
                 b'}' | b']' => {
                     self.open.pop()?;
@@ -128,7 +133,7 @@ impl Scan<'_> {
         }
         let name = self.open.last().and_then(|open| open.name.as_ref());
         if let Some((name, class)) = name
-            && values::hides(word, name, *class, Place::Code)
+            && values::is_secret_value(word, name, *class, ValuePlace::Code)
         {
             let sort = class.sort();
             self.put(start..end, marked(sort).into(), vec![sort]);
@@ -159,19 +164,19 @@ impl Scan<'_> {
     fn key(&mut self, name: &str) {
         let Some(open) = self.open.last_mut() else { return };
         open.half = match name.to_ascii_lowercase().as_str() {
-            "name" | "key" => Some(Half::Name),
-            "value" => Some(Half::Value),
+            "name" | "key" => Some(PairHalf::Name),
+            "value" => Some(PairHalf::Value),
             _ => None,
         };
         open.name = match open.half {
-            Some(Half::Value) => open.pair.take(),
+            Some(PairHalf::Value) => open.pair.take(),
             _ => class_of(name),
         };
     }
 
     fn value(&mut self, start: usize, end: usize, text: &str) {
         let name = self.open.last().and_then(|open| open.name.as_ref());
-        let sort = name.and_then(|(name, class)| under(text, name, *class));
+        let sort = name.and_then(|(name, class)| sort_hidden_by_name(text, name, *class));
         let login = self.open.last().and_then(|open| open.password_of_login(text));
         let (new, hidden) = if let Some(password) = login {
             (Cow::Owned(format!("{}{}", &text[..password], marked("password"))), vec!["password"])
@@ -185,12 +190,12 @@ impl Scan<'_> {
         let mut earlier = None;
         if let Some(open) = self.open.last_mut() {
             match open.half {
-                Some(Half::Name) => {
+                Some(PairHalf::Name) => {
                     let named = class_of(text);
                     earlier = named.clone().zip(open.unnamed.take());
                     open.pair = named.or(open.pair.take());
                 }
-                Some(Half::Value) if hidden.is_empty() => {
+                Some(PairHalf::Value) if hidden.is_empty() => {
                     open.unnamed = Some((start..end + 1, text.to_owned()));
                 }
                 _ => {}
@@ -204,14 +209,14 @@ impl Scan<'_> {
         }
         self.put(start..end + 1, new, hidden);
         if let Some(((name, class), (place, text))) = earlier
-            && let Some(sort) = under(&text, &name, class)
+            && let Some(sort) = sort_hidden_by_name(&text, &name, class)
         {
             self.put(place, marked(sort).into(), vec![sort]);
         }
     }
 
     /// Redacts a string of no particular name, which may hold a document itself.
-    fn any<'t>(&self, text: &'t str) -> Redacted<'t> {
+    fn any<'t>(&self, text: &'t str) -> RedactedText<'t> {
         let is_document = self.depth > 0 && text.trim_start().starts_with(['{', '[']);
         let inner = is_document.then(|| document(text, self.depth - 1)).flatten();
         let Some(inner) = inner.filter(|inner| !inner.hidden.is_empty()) else { return redact(text) };
@@ -220,7 +225,7 @@ impl Scan<'_> {
         for sort in outer.hidden {
             note(&mut hidden, sort);
         }
-        Redacted { text: Cow::Owned(outer.text.into_owned()), hidden }
+        RedactedText { text: Cow::Owned(outer.text.into_owned()), hidden }
     }
 
     /// Tells whether the string is the first of two in a list, of which the second looks like a value and no name:
@@ -251,7 +256,7 @@ impl Scan<'_> {
     }
 }
 
-impl Open {
+impl OpenContainer {
     /// In a list of arguments, a flag names what comes next.
     fn follow(&mut self, text: &str) {
         let flag = text.strip_prefix("--").filter(|flag| !flag.contains(['=', ' ']));
@@ -274,28 +279,28 @@ impl Open {
 
 /// What a value is known under that stands in an object with such a name: `{"token": {"value": …}}`. A parser's token is
 /// written like this, too.
-fn inherited((name, class): (String, Class)) -> (String, Class) {
-    let class = if class == Class::Password { class } else { Class::Maybe(class.sort()) };
+fn inherited((name, class): (String, SecretClass)) -> (String, SecretClass) {
+    let class = if class == SecretClass::Password { class } else { SecretClass::Maybe(class.sort()) };
     (name, class)
 }
 
 /// The name with its class. One that holds a mark of ours has none: the words of the mark are not the agent's.
-fn class_of(name: &str) -> Option<(String, Class)> {
+fn class_of(name: &str) -> Option<(String, SecretClass)> {
     let class = keys::class(name).filter(|_| !name.contains(MARK))?;
     Some((name.to_owned(), class))
 }
 
 /// The sort of a value if it is hidden whole, because of its name.
-fn under(text: &str, name: &str, class: Class) -> Option<&'static str> {
+fn sort_hidden_by_name(text: &str, name: &str, class: SecretClass) -> Option<&'static str> {
     let hides = match class {
-        Class::Cookie => assign::is_cookie(text),
-        Class::Authorization => {
+        SecretClass::Cookie => assign::is_cookie(text),
+        SecretClass::Authorization => {
             let rest = text.split_once(' ').map_or(text, |(_, rest)| rest);
             rest.len() >= 6 && !text.contains(MARK) && !values::is_reference(rest, true)
         }
         _ => {
             !text.starts_with("-----BEGIN")
-                && values::hides(text, name, class, Place::Quoted { expands: true })
+                && values::is_secret_value(text, name, class, ValuePlace::Quoted { expands: true })
         }
     };
     hides.then(|| formats::sort(text.as_bytes(), 0).unwrap_or(class.sort()))

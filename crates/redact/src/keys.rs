@@ -2,7 +2,7 @@
 
 /// The kind of secret that a name promises.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) enum Class {
+pub(super) enum SecretClass {
     /// Anything may be one, also a word or a number.
     Password,
     /// Something long that was made by a machine.
@@ -16,7 +16,7 @@ pub(super) enum Class {
     Cookie,
 }
 
-impl Class {
+impl SecretClass {
     pub(super) fn sort(self) -> &'static str {
         match self {
             Self::Password => "password",
@@ -29,23 +29,23 @@ impl Class {
 }
 
 /// Looked for in names without their separators, the most telling first.
-const WORDS: &[(&str, Class)] = &[
-    ("secretaccesskey", Class::Token("AWS secret key")),
-    ("awssecret", Class::Token("AWS secret key")),
-    ("privatekey", Class::Token("private key")),
-    ("apikey", Class::Token("API key")),
-    ("accesskey", Class::Token("access key")),
-    ("encryptionkey", Class::Token("key")),
-    ("signingkey", Class::Token("key")),
-    ("masterkey", Class::Token("key")),
-    ("authkey", Class::Token("key")),
-    ("password", Class::Password),
-    ("passwd", Class::Password),
-    ("passphrase", Class::Password),
-    ("connectionstring", Class::Address),
-    ("credential", Class::Token("credential")),
-    ("secret", Class::Token("secret")),
-    ("token", Class::Token("token")),
+const WORDS: &[(&str, SecretClass)] = &[
+    ("secretaccesskey", SecretClass::Token("AWS secret key")),
+    ("awssecret", SecretClass::Token("AWS secret key")),
+    ("privatekey", SecretClass::Token("private key")),
+    ("apikey", SecretClass::Token("API key")),
+    ("accesskey", SecretClass::Token("access key")),
+    ("encryptionkey", SecretClass::Token("key")),
+    ("signingkey", SecretClass::Token("key")),
+    ("masterkey", SecretClass::Token("key")),
+    ("authkey", SecretClass::Token("key")),
+    ("password", SecretClass::Password),
+    ("passwd", SecretClass::Password),
+    ("passphrase", SecretClass::Password),
+    ("connectionstring", SecretClass::Address),
+    ("credential", SecretClass::Token("credential")),
+    ("secret", SecretClass::Token("secret")),
+    ("token", SecretClass::Token("token")),
 ];
 
 /// The last part of names that speak about a secret and do not hold it.
@@ -114,7 +114,7 @@ const LONGEST: usize = 100;
 
 /// Returns the class of a name as it is written: `DB_PASSWORD`, `x-api-key`, `clientSecret`,
 /// `spring.datasource.password`.
-pub(super) fn class(name: &str) -> Option<Class> {
+pub(super) fn class(name: &str) -> Option<SecretClass> {
     // Without separators and in lower case; where its last part begins, and how many there are.
     let (mut flat, mut last, mut parts) = (String::with_capacity(name.len().min(LONGEST)), 0, 0);
     let mut was = b'_';
@@ -132,18 +132,20 @@ pub(super) fn class(name: &str) -> Option<Class> {
     }
     let last = &flat[last..];
     match flat.as_str() {
-        "authorization" | "proxyauthorization" => return Some(Class::Authorization),
-        "cookie" | "setcookie" => return Some(Class::Cookie),
+        "authorization" | "proxyauthorization" => return Some(SecretClass::Authorization),
+        "cookie" | "setcookie" => return Some(SecretClass::Cookie),
         _ if ABOUT.contains(&last) || name.starts_with("no-") || name.starts_with("no_") => return None,
         _ => {}
     }
     let named = WORDS.iter().find(|(word, _)| flat.contains(word)).map(|(_, class)| *class);
     match (named, last) {
-        (Some(Class::Token("token")), _) if flat.contains("tokeniz") || flat.contains("tokenis") => None,
+        (Some(SecretClass::Token("token")), _) if flat.contains("tokeniz") || flat.contains("tokenis") => {
+            None
+        }
         (Some(class), _) => Some(class),
-        (None, "pat") if parts > 1 => Some(Class::Maybe("token")),
-        (None, "pass" | "pwd") if parts > 1 => Some(Class::Maybe("password")),
-        (None, "dsn") => Some(Class::Address),
+        (None, "pat") if parts > 1 => Some(SecretClass::Maybe("token")),
+        (None, "pass" | "pwd") if parts > 1 => Some(SecretClass::Maybe("password")),
+        (None, "dsn") => Some(SecretClass::Address),
         (None, _) => None,
     }
 }

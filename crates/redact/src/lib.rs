@@ -35,7 +35,7 @@ const MARK: &str = "[hidden:";
 
 /// What was hidden, and the text without it. Borrowed if nothing was.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Redacted<'a> {
+pub struct RedactedText<'a> {
     pub text: Cow<'a, str>,
     /// The sorts of secrets, each once, in the order of the text.
     pub hidden: Vec<&'static str>,
@@ -43,7 +43,7 @@ pub struct Redacted<'a> {
 
 /// A secret in a text.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-struct Span {
+struct SecretSpan {
     start: usize,
     end: usize,
     sort: &'static str,
@@ -53,8 +53,8 @@ struct Span {
 const PASSES: usize = 4;
 
 /// Any text: prose, diffs, logs, shell commands.
-pub fn redact(text: &str) -> Redacted<'_> {
-    let mut redacted = Redacted { text: Cow::Borrowed(text), hidden: Vec::new() };
+pub fn redact(text: &str) -> RedactedText<'_> {
+    let mut redacted = RedactedText { text: Cow::Borrowed(text), hidden: Vec::new() };
     for _ in 0..PASSES {
         let spans = spans(&redacted.text);
         if spans.is_empty() {
@@ -69,7 +69,7 @@ pub fn redact(text: &str) -> Redacted<'_> {
 }
 
 /// Everything that [`redact`] hides, where it stands in `text` itself.
-fn hidden_spans(text: &str) -> Vec<Span> {
+fn hidden_spans(text: &str) -> Vec<SecretSpan> {
     let (mut hidden, mut shown) = (Vec::new(), Cow::Borrowed(text));
     for _ in 0..PASSES {
         let found = spans(&shown);
@@ -84,11 +84,11 @@ fn hidden_spans(text: &str) -> Vec<Span> {
 }
 
 /// Where a span of the text without `hidden` stands in the text with it. Whatever touches a mark takes in what it stands for.
-fn in_original(span: Span, hidden: &[Span]) -> Span {
+fn in_original(span: SecretSpan, hidden: &[SecretSpan]) -> SecretSpan {
     let place = |at: usize, is_end: bool| {
         // How much longer the original is than what is shown of it, up to here.
         let (mut shown, mut original) = (0, 0);
-        for Span { start, end, sort } in hidden {
+        for SecretSpan { start, end, sort } in hidden {
             let mark = shown + (start - original);
             if at < mark || (is_end && at == mark) {
                 break;
@@ -101,13 +101,13 @@ fn in_original(span: Span, hidden: &[Span]) -> Span {
         }
         original + (at - shown)
     };
-    Span { start: place(span.start, false), end: place(span.end, true), sort: span.sort }
+    SecretSpan { start: place(span.start, false), end: place(span.end, true), sort: span.sort }
 }
 
-fn without(text: &str, spans: &[Span]) -> String {
+fn without(text: &str, spans: &[SecretSpan]) -> String {
     let mut out = String::with_capacity(text.len());
     let mut done = 0;
-    for Span { start, end, sort } in spans {
+    for SecretSpan { start, end, sort } in spans {
         out.push_str(&text[done..*start]);
         out.push_str(&marked(sort));
         done = *end;
@@ -128,11 +128,11 @@ fn note(hidden: &mut Vec<&'static str>, sort: &'static str) {
 }
 
 /// All secrets, in order and apart from each other.
-fn spans(text: &str) -> Vec<Span> {
+fn spans(text: &str) -> Vec<SecretSpan> {
     let bytes = text.as_bytes();
     let mut found = Vec::new();
-    let mut formats = formats::Finder::default();
-    let mut keys = pem::Finder::default();
+    let mut formats = formats::TokenFinder::default();
+    let mut keys = pem::PrivateKeyFinder::default();
     let mut at = 0;
     // Before this, words have been looked at; this was assigned to the last of them.
     let (mut word, mut value) = (0, 0..0);
@@ -167,11 +167,11 @@ fn spans(text: &str) -> Vec<Span> {
 }
 
 /// Spans that touch the same text become one, named after the first.
-fn apart(mut spans: Vec<Span>) -> Vec<Span> {
+fn apart(mut spans: Vec<SecretSpan>) -> Vec<SecretSpan> {
     // An empty value is no secret.
     spans.retain(|span| span.start < span.end);
     spans.sort_by_key(|span| span.start);
-    let mut out: Vec<Span> = Vec::with_capacity(spans.len());
+    let mut out: Vec<SecretSpan> = Vec::with_capacity(spans.len());
     for span in spans {
         match out.last_mut() {
             Some(last) if span.start < last.end => last.end = last.end.max(span.end),

@@ -1,18 +1,18 @@
 //! Values that stand on other lines than their names, or on several: behind a line break or a backslash, between quotes, in a
 //! block of YAML, and in pairs of a `name` and a `value`.
 
-use super::assign::{Name, Operator, named, quoted, unquoted};
-use super::keys::{self, Class};
-use super::values::{self, Place};
-use super::{Span, formats, is_blank, is_quote, is_word, skip};
+use super::assign::{AssignOperator, AssignedName, named, quoted, unquoted};
+use super::keys::{self, SecretClass};
+use super::values::{self, ValuePlace};
+use super::{SecretSpan, formats, is_blank, is_quote, is_word, skip};
 
 /// A value, with its name, is read no further than this.
 const LONGEST: usize = 2048;
 
 /// A value that was looked for behind its name's line.
 #[derive(Debug, Default)]
-pub(super) struct Search {
-    pub(super) span: Option<Span>,
+pub(super) struct ValueSearch {
+    pub(super) span: Option<SecretSpan>,
     /// More text could lead to another answer.
     is_open: bool,
 }
@@ -39,23 +39,23 @@ pub(super) fn unfinished(text: &str, border: usize) -> usize {
 }
 
 /// Looks for the value of a name behind its line.
-pub(super) fn search(text: &str, name: &Name<'_>) -> Search {
+pub(super) fn search(text: &str, name: &AssignedName<'_>) -> ValueSearch {
     if matches!(name.text.to_ascii_lowercase().as_str(), "name" | "key") {
         return pair(text, name);
     }
-    let Some(class) = keys::class(name.text) else { return Search::default() };
-    if matches!(class, Class::Authorization | Class::Cookie) {
-        return Search::default();
+    let Some(class) = keys::class(name.text) else { return ValueSearch::default() };
+    if matches!(class, SecretClass::Authorization | SecretClass::Cookie) {
+        return ValueSearch::default();
     }
     let near = &text[..text.floor_char_boundary(name.value.saturating_add(LONGEST))];
     let is_cut = near.len() < text.len();
     let mut search = match first_line(near, name.value) {
-        None => Search::default(),
+        None => ValueSearch::default(),
         // Names in a list are followed by others.
-        Some("") if name.operator == Operator::Comma => Search::default(),
+        Some("") if name.operator == AssignOperator::Comma => ValueSearch::default(),
         Some("") => next_line(near, name, class),
         Some("\\") => behind_backslash(near, name, class),
-        Some(line) if is_block(line) && name.operator == Operator::Colon => block(near, name, class),
+        Some(line) if is_block(line) && name.operator == AssignOperator::Colon => block(near, name, class),
         Some(line) => over_lines(near, name, class, line),
     };
     search.is_open &= !is_cut;
@@ -87,63 +87,69 @@ fn indentation(line: &str) -> usize {
 }
 
 /// The column of a name.
-fn column(text: &str, name: &Name<'_>) -> usize {
+fn column(text: &str, name: &AssignedName<'_>) -> usize {
     name.start - text[..name.start].rfind('\n').map_or(0, |at| at + 1)
 }
 
 /// The length of the mark of a diff before this line, which is the same as before the line of the name.
-fn mark(text: &str, name: &Name<'_>, line: &str) -> usize {
+fn mark(text: &str, name: &AssignedName<'_>, line: &str) -> usize {
     let first = text.as_bytes()[name.start - column(text, name)];
     usize::from(matches!(first, b'+' | b'-' | b' ' | b'>') && line.as_bytes().first() == Some(&first))
 }
 
-fn found(text: &str, start: usize, end: usize, class: Class) -> Search {
+fn found(text: &str, start: usize, end: usize, class: SecretClass) -> ValueSearch {
     let sort = formats::sort(text.as_bytes(), start).unwrap_or(class.sort());
-    Search { span: Some(Span { start, end, sort }), is_open: false }
+    ValueSearch { span: Some(SecretSpan { start, end, sort }), is_open: false }
 }
 
-const OPEN: Search = Search { span: None, is_open: true };
+const OPEN: ValueSearch = ValueSearch { span: None, is_open: true };
 
 /// `"password":` or `password =` at the end of a line.
-fn next_line(text: &str, name: &Name<'_>, class: Class) -> Search {
+fn next_line(text: &str, name: &AssignedName<'_>, class: SecretClass) -> ValueSearch {
     let Some((begin, line, is_whole)) = lines_behind(text, name.value).next() else { return OPEN };
     let search = value_in(text, name, class, begin, line);
-    Search { is_open: !is_whole, ..search }
+    ValueSearch { is_open: !is_whole, ..search }
 }
 
-fn value_in(text: &str, name: &Name<'_>, class: Class, begin: usize, line: &str) -> Search {
+fn value_in(
+    text: &str,
+    name: &AssignedName<'_>,
+    class: SecretClass,
+    begin: usize,
+    line: &str,
+) -> ValueSearch {
     let at = begin + indentation(line);
     let end = begin + line.trim_end().len();
     if at >= end {
-        return Search::default();
+        return ValueSearch::default();
     }
     if let Some(span) = quoted(text, at, name.text, class) {
-        return Search { span, is_open: false };
+        return ValueSearch { span, is_open: false };
     }
     let value = &text[at..end];
-    let is_plain = name.operator == Operator::Colon
+    let is_plain = name.operator == AssignOperator::Colon
         && indentation(line) > column(text, name)
         && !value.contains(char::is_whitespace)
         && !value.ends_with([':', ';', ',', '{', '(', '['])
-        && values::hides(value, name.text, class, Place::Line);
-    if is_plain { found(text, at, end, class) } else { Search::default() }
+        && values::is_secret_value(value, name.text, class, ValuePlace::Line);
+    if is_plain { found(text, at, end, class) } else { ValueSearch::default() }
 }
 
 /// `--password \` or `PASSWORD=\` at the end of a line of a shell.
-fn behind_backslash(text: &str, name: &Name<'_>, class: Class) -> Search {
-    if !matches!(name.operator, Operator::Tight | Operator::Blank) {
-        return Search::default();
+fn behind_backslash(text: &str, name: &AssignedName<'_>, class: SecretClass) -> ValueSearch {
+    if !matches!(name.operator, AssignOperator::Tight | AssignOperator::Blank) {
+        return ValueSearch::default();
     }
     let Some((begin, line, is_whole)) = lines_behind(text, name.value).next() else { return OPEN };
     let at = begin + skip(line.as_bytes(), mark(text, name, line), is_blank);
     if let Some(span) = quoted(text, at, name.text, class) {
-        return Search { span, is_open: !is_whole };
+        return ValueSearch { span, is_open: !is_whole };
     }
     let value = unquoted(text, at, LONGEST);
-    let place = if name.flag { Place::Flag } else { Place::Env };
-    let hides = !value.starts_with('-') && values::hides(value, name.text, class, place);
-    let search = if hides { found(text, at, at + value.len(), class) } else { Search::default() };
-    Search { is_open: !is_whole, ..search }
+    let place = if name.flag { ValuePlace::Flag } else { ValuePlace::Env };
+    let hides = !value.starts_with('-') && values::is_secret_value(value, name.text, class, place);
+    let search = if hides { found(text, at, at + value.len(), class) } else { ValueSearch::default() };
+    ValueSearch { is_open: !is_whole, ..search }
 }
 
 /// `|`, `>-`, `|2`: the beginning of a block.
@@ -154,7 +160,7 @@ fn is_block(line: &str) -> bool {
 }
 
 /// All lines that are indented further than the name.
-fn block(text: &str, name: &Name<'_>, class: Class) -> Search {
+fn block(text: &str, name: &AssignedName<'_>, class: SecretClass) -> ValueSearch {
     let column = column(text, name);
     let (mut span, mut hides) = (None, false);
     for (begin, line, is_whole) in lines_behind(text, name.value) {
@@ -168,30 +174,34 @@ fn block(text: &str, name: &Name<'_>, class: Class) -> Search {
         }
         if indentation <= column {
             let span = span.filter(|_| hides);
-            return span.map_or_else(Search::default, |(start, end)| found(text, start, end, class));
+            return span.map_or_else(ValueSearch::default, |(start, end)| found(text, start, end, class));
         }
         let value = line[indentation..].trim_end();
-        hides |= values::hides(value, name.text, class, Place::Quoted { expands: true });
+        hides |= values::is_secret_value(value, name.text, class, ValuePlace::Quoted { expands: true });
         let (start, _) = span.unwrap_or((begin + indentation, 0));
         span = Some((start, begin + line.trim_end().len()));
     }
     let span = span.filter(|_| hides);
-    let search = span.map_or_else(Search::default, |(start, end)| found(text, start, end, class));
-    Search { is_open: true, ..search }
+    let search = span.map_or_else(ValueSearch::default, |(start, end)| found(text, start, end, class));
+    ValueSearch { is_open: true, ..search }
 }
 
 /// A quote that is closed on another line, or a value that goes on behind a backslash at the end of its line.
-fn over_lines(text: &str, name: &Name<'_>, class: Class, line: &str) -> Search {
+fn over_lines(text: &str, name: &AssignedName<'_>, class: SecretClass, line: &str) -> ValueSearch {
     let bytes = text.as_bytes();
     let start = name.value;
     let quote = bytes[start];
     if !is_quote(quote) {
-        return if line.ends_with('\\') { continued(text, name, class, line) } else { Search::default() };
+        return if line.ends_with('\\') {
+            continued(text, name, class, line)
+        } else {
+            ValueSearch::default()
+        };
     }
     // One that only closes what stands before the name, as in `ask("password: ")`.
     let before = &text[name.start - column(text, name)..start];
     if before.matches(char::from(quote)).count() % 2 == 1 {
-        return Search::default();
+        return ValueSearch::default();
     }
     let triple = [quote; 3];
     let (open, close) =
@@ -200,16 +210,16 @@ fn over_lines(text: &str, name: &Name<'_>, class: Class, line: &str) -> Search {
     let first = &line[open.min(line.len())..];
     let is_closed = ends_at(first.as_bytes(), close).is_some();
     if is_closed || (open == 1 && (first.is_empty() || first.starts_with(is_space))) {
-        return Search::default();
+        return ValueSearch::default();
     }
     let Some(length) = ends_at(&bytes[begin..], close) else { return OPEN };
     let value = &text[begin..begin + length];
     if value.contains("\n\n") || value.contains(super::MARK) {
-        return Search::default();
+        return ValueSearch::default();
     }
-    let place = Place::Quoted { expands: quote != b'\'' };
-    if !value.lines().any(|line| values::hides(line.trim(), name.text, class, place)) {
-        return Search::default();
+    let place = ValuePlace::Quoted { expands: quote != b'\'' };
+    if !value.lines().any(|line| values::is_secret_value(line.trim(), name.text, class, place)) {
+        return ValueSearch::default();
     }
     let blank = value.len() - value.trim_start().len();
     found(text, begin + blank, begin + value.trim_end().len(), class)
@@ -234,12 +244,15 @@ fn ends_at(bytes: &[u8], close: &[u8]) -> Option<usize> {
 }
 
 /// `PASSWORD=hunter\` with the rest on the next line.
-fn continued(text: &str, name: &Name<'_>, class: Class, line: &str) -> Search {
+fn continued(text: &str, name: &AssignedName<'_>, class: SecretClass, line: &str) -> ValueSearch {
     let value = line.trim_end_matches('\\');
-    let place = if name.flag { Place::Flag } else { Place::Env };
+    let place = if name.flag { ValuePlace::Flag } else { ValuePlace::Env };
     let is_word = !value.contains(char::is_whitespace) && !value.contains(['"', '\'', '`']);
-    if name.operator != Operator::Tight || !is_word || !values::hides(value, name.text, class, place) {
-        return Search::default();
+    if name.operator != AssignOperator::Tight
+        || !is_word
+        || !values::is_secret_value(value, name.text, class, place)
+    {
+        return ValueSearch::default();
     }
     let mut end = name.value + value.len();
     for (begin, line, is_whole) in lines_behind(text, name.value) {
@@ -249,7 +262,7 @@ fn continued(text: &str, name: &Name<'_>, class: Class, line: &str) -> Search {
             end = begin + more.len();
         }
         if !is_whole {
-            return Search { is_open: true, ..found(text, name.value, end, class) };
+            return ValueSearch { is_open: true, ..found(text, name.value, end, class) };
         }
         if more.is_empty() || !text[end..].starts_with('\\') {
             return found(text, name.value, end, class);
@@ -259,33 +272,36 @@ fn continued(text: &str, name: &Name<'_>, class: Class, line: &str) -> Search {
 }
 
 /// `name: DB_PASSWORD`, and the value on the same line or the next.
-fn pair(text: &str, name: &Name<'_>) -> Search {
+fn pair(text: &str, name: &AssignedName<'_>) -> ValueSearch {
     let near = &text[..text.floor_char_boundary(name.value.saturating_add(LONGEST))];
     let is_cut = near.len() < text.len();
     let bytes = near.as_bytes();
     let at = skip(bytes, name.value.min(near.len()), |byte| is_quote(byte) || byte == b'\\');
     let known = &near[at..skip(bytes, at, is_word)];
-    let Some(class) = keys::class(known) else { return Search::default() };
-    if matches!(class, Class::Authorization | Class::Cookie) {
-        return Search::default();
+    let Some(class) = keys::class(known) else { return ValueSearch::default() };
+    if matches!(class, SecretClass::Authorization | SecretClass::Cookie) {
+        return ValueSearch::default();
     }
     let is_between = |byte: u8| {
         is_blank(byte) || is_quote(byte) || matches!(byte, b',' | b'\\' | b'\r' | b'\n' | b'+' | b'-' | b'>')
     };
     let next = skip(bytes, at + known.len(), is_between);
     let is_near = near[at..next].matches('\n').count() <= 1;
-    let open = Search { span: None, is_open: !is_cut && is_near };
+    let open = ValueSearch { span: None, is_open: !is_cut && is_near };
     let word = skip(bytes, next, is_word);
     if word == near.len() {
         return open;
     }
     if !is_near || !near[next..word].eq_ignore_ascii_case("value") {
-        return Search::default();
+        return ValueSearch::default();
     }
     let Some(value) = named(near, next, word) else {
-        return Search { is_open: open.is_open && !near[word..].contains('\n'), ..Search::default() };
+        return ValueSearch {
+            is_open: open.is_open && !near[word..].contains('\n'),
+            ..ValueSearch::default()
+        };
     };
-    let value = Name { text: known, ..value };
+    let value = AssignedName { text: known, ..value };
     let is_open = open.is_open && !near[value.value.min(near.len())..].contains('\n');
-    Search { span: super::assign::assigned(near, &value, class), is_open }
+    ValueSearch { span: super::assign::assigned(near, &value, class), is_open }
 }

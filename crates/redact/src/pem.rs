@@ -2,7 +2,7 @@
 
 use std::collections::HashMap;
 
-use super::{MARK, Span, is_quote, skip};
+use super::{MARK, SecretSpan, is_quote, skip};
 
 const SORT: &str = "private key";
 const BEGIN: &[u8] = b"-----BEGIN ";
@@ -17,30 +17,30 @@ const LINE: usize = 16;
 const RUN: usize = 32;
 
 #[derive(Debug, Default)]
-pub(super) struct Finder {
+pub(super) struct PrivateKeyFinder {
     /// Up to here, everything belongs to keys that were looked at.
     done: usize,
     /// The blocks of the text, once one was asked for.
     blocks: Option<HashMap<usize, usize>>,
     /// Up to here, no block holds a key.
-    barren: usize,
+    keyless_until: usize,
 }
 
-impl Finder {
+impl PrivateKeyFinder {
     /// At five dashes.
-    pub(super) fn at(&mut self, text: &str, at: usize) -> Option<Span> {
+    pub(super) fn at(&mut self, text: &str, at: usize) -> Option<SecretSpan> {
         let bytes = text.as_bytes();
         let before = self.done;
         if let Some(body) = armour(bytes, at, BEGIN) {
             self.done = body;
             let end = read(bytes, body).or_else(|| self.between(bytes, at, body))?;
             self.done = end;
-            return Some(Span { start: at, end, sort: SORT });
+            return Some(SecretSpan { start: at, end, sort: SORT });
         }
         let end = armour(bytes, at, END)?;
         self.done = end;
-        let start = back(bytes, before, at)?;
-        Some(Span { start, end, sort: SORT })
+        let start = key_start_before(bytes, before, at)?;
+        Some(SecretSpan { start, end, sort: SORT })
     }
 
     /// The end that belongs to the begin at `at`, whatever the lines between carry in front, if one of them is a key's.
@@ -48,12 +48,12 @@ impl Finder {
         let blocks = self.blocks.get_or_insert_with(|| blocks(bytes).closed);
         let end = *blocks.get(&at)?;
         // A block inside of one that holds no key holds none either; it is not looked at again.
-        if end <= self.barren {
+        if end <= self.keyless_until {
             return None;
         }
         let mut runs = bytes[body..end].split(|byte| !is_base64(*byte));
         if !runs.any(|run| run.len() >= RUN) {
-            self.barren = end;
+            self.keyless_until = end;
             return None;
         }
         Some(end)
@@ -62,7 +62,7 @@ impl Finder {
 
 /// The blocks of a text: what stands between a begin of a private key and its own end, with other blocks inside.
 #[derive(Default)]
-struct Blocks {
+struct ArmourBlocks {
     /// Where each begins, and where it ends.
     closed: HashMap<usize, usize>,
     /// The begins whose end may still come, in order.
@@ -71,8 +71,8 @@ struct Blocks {
 
 /// Goes over the text once. The armour of anything but a private key, and a mark of something hidden, ends all blocks: what
 /// is hidden must not bring together what it stood between.
-fn blocks(bytes: &[u8]) -> Blocks {
-    let mut blocks = Blocks::default();
+fn blocks(bytes: &[u8]) -> ArmourBlocks {
+    let mut blocks = ArmourBlocks::default();
     let mut at = 0;
     while let Some(next) = memchr::memchr2(b'-', b'[', &bytes[at..]).map(|length| at + length) {
         let rest = &bytes[next..];
@@ -107,14 +107,14 @@ fn is_cut_off(rest: &[u8]) -> bool {
 /// that would turn out to be one with an end.
 pub(super) fn unfinished(bytes: &[u8], border: usize) -> usize {
     let near = bytes.len().saturating_sub(LONGEST + 2 * LONGEST_ARMOUR);
-    let Blocks { closed, open } = blocks(&bytes[near..]);
+    let ArmourBlocks { closed, open } = blocks(&bytes[near..]);
     // The end of a key is a line like any other until it is whole.
     let last_line = memchr::memrchr(b'\n', &bytes[near..]).unwrap_or_default();
     let ending = closed.iter().filter(|(_, end)| **end > last_line).map(|(begin, _)| begin);
     let begun = ending.chain(open.first()).min().map(|at| near + at);
     let last = memchr::memmem::rfind(&bytes[near..], END).map(|at| near + at);
     let line = last.filter(|end| !bytes[*end..].contains(&b'\n'));
-    let lines = back(bytes, 0, border.min(line.unwrap_or(border)));
+    let lines = key_start_before(bytes, 0, border.min(line.unwrap_or(border)));
     [begun, lines].into_iter().flatten().fold(border, usize::min)
 }
 
@@ -200,7 +200,7 @@ fn is_last(bytes: &[u8], mut at: usize) -> bool {
 }
 
 /// Where a key begins of which only the end is left.
-fn back(bytes: &[u8], from: usize, end: usize) -> Option<usize> {
+fn key_start_before(bytes: &[u8], from: usize, end: usize) -> Option<usize> {
     let from = from.max(end.saturating_sub(LONGEST));
     let (mut start, mut at, mut any) = (end, end, false);
     while at > from {

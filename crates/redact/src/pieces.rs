@@ -9,7 +9,7 @@
 
 use std::collections::VecDeque;
 
-use super::{Span, is_blank, lines, marked, pem};
+use super::{SecretSpan, is_blank, lines, marked, pem};
 
 /// Text before the first held line that is kept to judge what follows, such as the `curl` of an option.
 const CONTEXT: usize = 1024;
@@ -23,8 +23,8 @@ const UNFINISHED: &str = "unfinished text";
 
 /// The length of the beginning of `text` whose redaction cannot change, whatever follows.
 ///
-/// A private key goes beyond its line, and so may the value of a name (see [`lines`]). Within a line, words are settled as long as
-/// nothing in it could assign or quote a value.
+/// A private key goes beyond its line, and so may the value of a name (see [`lines`]). Within a line, words are settled as long
+/// as nothing in it could assign or quote a value.
 pub fn settled(text: &str) -> usize {
     let line = memchr::memrchr(b'\n', text.as_bytes()).map_or(0, |at| at + 1);
     let rest = text.as_bytes().get(line..).unwrap_or_default();
@@ -44,7 +44,7 @@ pub struct PieceRedactor {
     /// Context, then what is held.
     text: String,
     /// Where the next piece begins that is to be given out.
-    given: usize,
+    released: usize,
     /// Where the held pieces end, in order.
     held: VecDeque<usize>,
 }
@@ -56,30 +56,30 @@ impl PieceRedactor {
         self.held.push_back(self.text.len());
         let settled = settled(&self.text);
         let count = self.held.iter().take_while(|end| **end <= settled).count();
-        let given = self.give_out(count);
+        let given = self.release(count);
         self.forget();
         given
     }
 
     /// Everything before was given out by somebody else: it is context only.
     pub fn begin_here(&mut self) {
-        self.given = self.text.len();
+        self.released = self.text.len();
         self.held.clear();
     }
 
     /// The text is complete: the rest of the pieces.
     pub fn finish(&mut self) -> Vec<String> {
-        let given = self.give_out(self.held.len());
+        let given = self.release(self.held.len());
         *self = Self::default();
         given
     }
 
     /// The held pieces as far as they may be shown before the text is complete.
-    pub fn give_up(&mut self) -> Vec<String> {
+    pub fn release_unsettled(&mut self) -> Vec<String> {
         let (settled, end) = (settled(&self.text), self.text.len());
         let mut spans = super::hidden_spans(&self.text);
         spans.retain(|span| span.start < settled);
-        spans.push(Span { start: settled, end, sort: UNFINISHED });
+        spans.push(SecretSpan { start: settled, end, sort: UNFINISHED });
         let given = self.render(self.held.len(), &super::apart(spans));
         *self = Self::default();
         given
@@ -90,7 +90,7 @@ impl PieceRedactor {
         self.text.capacity() + self.held.capacity() * size_of::<usize>()
     }
 
-    fn give_out(&mut self, count: usize) -> Vec<String> {
+    fn release(&mut self, count: usize) -> Vec<String> {
         if count == 0 {
             return Vec::new();
         }
@@ -98,39 +98,39 @@ impl PieceRedactor {
         self.render(count, &spans)
     }
 
-    fn render(&mut self, count: usize, spans: &[Span]) -> Vec<String> {
+    fn render(&mut self, count: usize, spans: &[SecretSpan]) -> Vec<String> {
         let mut out = Vec::with_capacity(count);
         for end in self.held.drain(..count) {
-            out.push(without(&self.text, spans, self.given, end));
-            self.given = end;
+            out.push(without(&self.text, spans, self.released, end));
+            self.released = end;
         }
         out
     }
 
     /// Drops context that is not needed any more, whole lines of it.
     fn forget(&mut self) {
-        let settled = settled(&self.text).min(self.given);
+        let settled = settled(&self.text).min(self.released);
         let line = memchr::memrchr(b'\n', &self.text.as_bytes()[..settled]).map_or(0, |at| at + 1);
         let most = self.text.floor_char_boundary(line.saturating_sub(CONTEXT));
         let cut =
             memchr::memchr(b'\n', &self.text.as_bytes()[most..]).map_or(0, |at| most + at + 1).min(line);
         // A line that never ends has no context to keep but its own last words.
-        let cut = if self.given - cut > MAX_HELD {
-            self.text.floor_char_boundary(self.given - ALWAYS_HELD)
+        let cut = if self.released - cut > MAX_HELD {
+            self.text.floor_char_boundary(self.released - ALWAYS_HELD)
         } else {
             cut
         };
         // Seldom, so that all of it is linear.
         if cut >= CONTEXT {
             self.text.drain(..cut);
-            self.given -= cut;
+            self.released -= cut;
             self.held.iter_mut().for_each(|end| *end -= cut);
         }
     }
 }
 
 /// This part of a text without what is hidden in it. A secret is marked where it begins.
-fn without(text: &str, spans: &[Span], start: usize, end: usize) -> String {
+fn without(text: &str, spans: &[SecretSpan], start: usize, end: usize) -> String {
     let (mut out, mut done) = (String::with_capacity(end - start), start);
     for span in spans.iter().filter(|span| span.end > start && span.start < end) {
         if span.start >= done {

@@ -529,7 +529,7 @@ fn plain_lines_are_given_out_word_by_word_and_others_with_their_end() {
 fn what_is_given_up_does_not_show_what_is_not_settled() {
     let mut redactor = PieceRedactor::default();
     assert_eq!(redactor.push("Here it is: ghp_16C7e42F29"), Vec::<String>::new());
-    assert_eq!(redactor.give_up(), ["[hidden: unfinished text]"]);
+    assert_eq!(redactor.release_unsettled(), ["[hidden: unfinished text]"]);
 }
 
 #[test]

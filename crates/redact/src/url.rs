@@ -1,9 +1,9 @@
 //! The password of `scheme://user:password@host`.
 
-use super::{Span, formats, is_blank, is_quote, skip, values};
+use super::{SecretSpan, formats, is_blank, is_quote, skip, values};
 
 /// At the colon of `://`.
-pub(super) fn at(text: &str, at: usize) -> Option<Span> {
+pub(super) fn at(text: &str, at: usize) -> Option<SecretSpan> {
     let bytes = text.as_bytes();
     if !bytes[at..].starts_with(b"://") || at == 0 || !bytes[at - 1].is_ascii_alphanumeric() {
         return None;
@@ -22,5 +22,5 @@ pub(super) fn at(text: &str, at: usize) -> Option<Span> {
     if value.is_empty() || values::is_reference(value, false) || values::is_placeholder(value) {
         return None;
     }
-    Some(Span { start: password, end, sort: formats::sort(bytes, password).unwrap_or("password") })
+    Some(SecretSpan { start: password, end, sort: formats::sort(bytes, password).unwrap_or("password") })
 }

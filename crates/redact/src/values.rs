@@ -1,11 +1,11 @@
 //! Which values of a secret-looking name are secrets, and which are code, names, types or examples.
 
 use super::MARK;
-use super::keys::{Class, mentions_secret};
+use super::keys::{SecretClass, mentions_secret};
 
 /// Where a value stands.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) enum Place {
+pub(super) enum ValuePlace {
     /// Between quotes; not in single ones, so that `$name` may mean a variable.
     Quoted { expands: bool },
     /// `KEY=value`, as in environment files and shells: everything is text.
@@ -152,30 +152,30 @@ const PROSE: &[&str] = &[
 const LOOK: usize = 256;
 
 /// Decides whether to redact the value of a name.
-pub(super) fn hides(value: &str, name: &str, class: Class, place: Place) -> bool {
-    let expands = place != Place::Quoted { expands: false };
+pub(super) fn is_secret_value(value: &str, name: &str, class: SecretClass, place: ValuePlace) -> bool {
+    let expands = place != ValuePlace::Quoted { expands: false };
     if value.contains(MARK) || is_reference(value, expands) || is_placeholder(value) {
         return false;
     }
-    if class == Class::Address {
+    if class == SecretClass::Address {
         return value.contains("://") || value.contains('@') || value.contains(';');
     }
     let lower = start(value, 32).to_ascii_lowercase();
     if WORDS.contains(&lower.as_str()) || value.eq_ignore_ascii_case(name) || is_elsewhere(value) {
         return false;
     }
-    if let Class::Maybe(_) = class
-        && place != Place::Env
+    if let SecretClass::Maybe(_) = class
+        && place != ValuePlace::Env
         && !(value.len() >= 8 && has_digit(value) && has_letter(value))
     {
         return false;
     }
     match place {
-        Place::Quoted { .. } => quoted(value, class),
-        Place::Flag if PROSE.contains(&lower.as_str()) => false,
+        ValuePlace::Quoted { .. } => quoted(value, class),
+        ValuePlace::Flag if PROSE.contains(&lower.as_str()) => false,
         _ if starts_like_code(value, place) => false,
-        Place::Env | Place::Flag => text(value, class, place),
-        Place::Line | Place::Code => code(value, class, place),
+        ValuePlace::Env | ValuePlace::Flag => text(value, class, place),
+        ValuePlace::Line | ValuePlace::Code => code(value, class, place),
     }
 }
 
@@ -227,8 +227,8 @@ fn is_elsewhere(value: &str) -> bool {
         .any(|begin| value.starts_with(begin))
 }
 
-fn quoted(value: &str, class: Class) -> bool {
-    let password = class == Class::Password;
+fn quoted(value: &str, class: SecretClass) -> bool {
+    let password = class == SecretClass::Password;
     if value.contains(char::is_whitespace) {
         let sentence = value.trim_end().ends_with(['.', ':', '?', '!']) || mentions_secret(value);
         return value.len() <= 200 && !sentence && (password || has_digit(value));
@@ -244,12 +244,12 @@ fn quoted(value: &str, class: Class) -> bool {
 
 /// Checks whether an unquoted value is a call, a type or a path of names: `get_token()`, `Option<String>`,
 /// `config.token`.
-fn starts_like_code(value: &str, place: Place) -> bool {
+fn starts_like_code(value: &str, place: ValuePlace) -> bool {
     let value = start(value, LOOK);
     if value.starts_with(['(', '{', '|', '<', '[']) {
         return true;
     }
-    if value.starts_with(['&', '*', '!', '@', '=']) && place != Place::Env {
+    if value.starts_with(['&', '*', '!', '@', '=']) && place != ValuePlace::Env {
         return true;
     }
     let is_path = |byte: u8| byte.is_ascii_alphanumeric() || matches!(byte, b'_' | b'.' | b':');
@@ -259,25 +259,25 @@ fn starts_like_code(value: &str, place: Place) -> bool {
         return false;
     }
     let calls = rest.starts_with(['(', '[', '{']) || rest.starts_with("!(") || rest.starts_with("->");
-    let typed = rest.starts_with('<') && (place != Place::Env || rest.contains('>'));
-    let plain = !has_digit(names) || (place != Place::Env && mentions_secret(names));
+    let typed = rest.starts_with('<') && (place != ValuePlace::Env || rest.contains('>'));
+    let plain = !has_digit(names) || (place != ValuePlace::Env && mentions_secret(names));
     calls || typed || names.contains("::") || (names.trim_end_matches(['.', ':']).contains('.') && plain)
 }
 
 /// In an environment file or behind a flag.
-fn text(value: &str, class: Class, place: Place) -> bool {
-    if class == Class::Password {
+fn text(value: &str, class: SecretClass, place: ValuePlace) -> bool {
+    if class == SecretClass::Password {
         let metavar = value.len() > 1 && value.bytes().all(|byte| byte.is_ascii_uppercase() || byte == b'_');
-        return place != Place::Flag || !metavar;
+        return place != ValuePlace::Flag || !metavar;
     }
     let is_name = value.bytes().all(|byte| byte.is_ascii_alphabetic() || matches!(byte, b'_' | b'-'));
-    let metavar = place == Place::Flag && !value.contains(|c: char| c.is_ascii_lowercase());
+    let metavar = place == ValuePlace::Flag && !value.contains(|c: char| c.is_ascii_lowercase());
     value.len() >= 4 && !is_amount(value) && !(is_name && (metavar || mentions_secret(value)))
 }
 
 /// Where most is code: only what code would not be.
-fn code(value: &str, class: Class, place: Place) -> bool {
-    let password = class == Class::Password;
+fn code(value: &str, class: SecretClass, place: ValuePlace) -> bool {
+    let password = class == SecretClass::Password;
     let value = start(value, LOOK);
     if value.bytes().all(|byte| byte.is_ascii_digit()) {
         return value.len() >= if password { 4 } else { 10 };
@@ -293,14 +293,14 @@ fn code(value: &str, class: Class, place: Place) -> bool {
         if has_digit(value) && has_letter(value) {
             return !value.contains('_') || value.bytes().filter(u8::is_ascii_digit).count() > 2;
         }
-        return place == Place::Line && value.bytes().all(|byte| byte.is_ascii_lowercase());
+        return place == ValuePlace::Line && value.bytes().all(|byte| byte.is_ascii_lowercase());
     }
     if value.len() < 4 || value.bytes().filter(u8::is_ascii_alphanumeric).count() < 3 || !has_letter(value) {
         return false;
     }
     let words = value.bytes().all(|byte| byte.is_ascii_alphabetic() || matches!(byte, b'-' | b'_'));
     if words {
-        return password && place == Place::Line && value.len() >= 8 && !value.ends_with('-');
+        return password && place == ValuePlace::Line && value.len() >= 8 && !value.ends_with('-');
     }
     let odd = value.trim_matches(['*', '_', '#', '!']).contains(['@', '#', '$', '%', '^', '!', '+', '/']);
     (has_digit(value) && value.len() >= 6) || (odd && value.len() >= if password { 5 } else { 12 })

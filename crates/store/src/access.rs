@@ -3,9 +3,9 @@
 use rusqlite::{Connection, Row, params};
 
 use super::audit::append;
-use super::read::{Found, find, one_of, rows, text_id};
+use super::read::{IdLookup, find, one_of, rows, text_id};
 use super::{Store, StoreError};
-use intercom_types::{Audited, Grant, GrantId, Json, Role, Time, Token, TokenId};
+use intercom_types::{Grant, GrantId, Json, NewAuditRow, Role, Time, Token, TokenId};
 
 const TOKEN: &str =
     "t.id, t.name, t.role, t.created_by, t.created_at, t.expires_at, t.revoked_at, t.last_used_at,
@@ -15,15 +15,15 @@ const GRANT: &str =
 
 /// A token and what its secret hashes to.
 #[derive(Debug, Clone)]
-pub struct KnownToken {
+pub struct StoredToken {
     pub token: Token,
     pub hash: Vec<u8>,
 }
 
 impl Store {
-    pub async fn add_token(&self, known: KnownToken, entry: Audited) -> Result<(), StoreError> {
+    pub async fn add_token(&self, known: StoredToken, entry: NewAuditRow) -> Result<(), StoreError> {
         self.transact(move |connection| {
-            let KnownToken { token: t, hash } = known;
+            let StoredToken { token: t, hash } = known;
             connection.execute(
                 "INSERT INTO tokens (id, name, role, hash, created_by, created_at, expires_at)
                  VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7)",
@@ -43,15 +43,15 @@ impl Store {
     }
 
     /// Newest first.
-    pub async fn tokens(&self) -> Result<Vec<KnownToken>, StoreError> {
+    pub async fn tokens(&self) -> Result<Vec<StoredToken>, StoreError> {
         self.read(|connection| list(connection, TOKEN, "t", token)).await
     }
 
     /// By id, by the name of its owner, or by a unique prefix of an id. A name means the owner's tokens that are not
     /// revoked, as long as there is one.
-    pub async fn token(&self, typed: String) -> Result<Found<KnownToken>, StoreError> {
+    pub async fn token(&self, typed: String) -> Result<IdLookup<StoredToken>, StoreError> {
         self.read(move |connection| {
-            let id = |known: &KnownToken| known.token.id.to_string();
+            let id = |known: &StoredToken| known.token.id.to_string();
             // Nobody's name takes the place of an id.
             let is_id = typed.parse::<TokenId>().is_ok();
             for scope in ["t.revoked_at IS NULL", "1"].into_iter().filter(|_| !is_id) {
@@ -67,11 +67,16 @@ impl Store {
     }
 
     /// Revokes a token; returns whether it was valid until now.
-    pub async fn revoke_token(&self, id: String, at: Time, entry: Audited) -> Result<bool, StoreError> {
+    pub async fn revoke_token(&self, id: String, at: Time, entry: NewAuditRow) -> Result<bool, StoreError> {
         self.transact(move |connection| revoke(connection, "tokens", &id, at, &entry)).await
     }
 
-    pub async fn used_token(&self, id: String, from: String, entry: Audited) -> Result<(), StoreError> {
+    pub async fn record_token_use(
+        &self,
+        id: String,
+        from: String,
+        entry: NewAuditRow,
+    ) -> Result<(), StoreError> {
         self.transact(move |connection| {
             connection.execute(
                 "UPDATE tokens SET last_used_at = ?2, last_used_from = ?3 WHERE id = ?1",
@@ -82,7 +87,7 @@ impl Store {
         .await
     }
 
-    pub async fn add_grant(&self, grant: Grant, entry: Audited) -> Result<(), StoreError> {
+    pub async fn add_grant(&self, grant: Grant, entry: NewAuditRow) -> Result<(), StoreError> {
         self.transact(move |connection| {
             connection.execute(
                 "INSERT INTO grants (id, rule, clearance, created_by, created_at, expires_at)
@@ -106,7 +111,7 @@ impl Store {
         self.read(|connection| list(connection, GRANT, "g", grant)).await
     }
 
-    pub async fn grant(&self, typed: String) -> Result<Found<Grant>, StoreError> {
+    pub async fn grant(&self, typed: String) -> Result<IdLookup<Grant>, StoreError> {
         self.read(move |connection| {
             find(connection, GRANT, "g", GrantId::PREFIX, &typed, grant, |grant| grant.id.to_string())
         })
@@ -114,7 +119,7 @@ impl Store {
     }
 
     /// Revokes a grant; returns whether it was valid until now.
-    pub async fn revoke_grant(&self, id: String, at: Time, entry: Audited) -> Result<bool, StoreError> {
+    pub async fn revoke_grant(&self, id: String, at: Time, entry: NewAuditRow) -> Result<bool, StoreError> {
         self.transact(move |connection| revoke(connection, "grants", &id, at, &entry)).await
     }
 }
@@ -134,7 +139,7 @@ fn revoke(
     table: &str,
     id: &str,
     at: Time,
-    entry: &Audited,
+    entry: &NewAuditRow,
 ) -> Result<bool, StoreError> {
     let sql = format!("UPDATE {table} SET revoked_at = ?2 WHERE id = ?1 AND revoked_at IS NULL");
     let changed = connection.execute(&sql, params![id, at.millis()])?;
@@ -144,7 +149,7 @@ fn revoke(
     Ok(changed > 0)
 }
 
-fn token(row: &Row<'_>) -> Result<(KnownToken, i64), StoreError> {
+fn token(row: &Row<'_>) -> Result<(StoredToken, i64), StoreError> {
     let corrupt = StoreError::Corrupt { what: "a token" };
     let token = Token {
         id: text_id(row, 0)?,
@@ -157,7 +162,7 @@ fn token(row: &Row<'_>) -> Result<(KnownToken, i64), StoreError> {
         last_used_at: row.get::<_, Option<i64>>(7)?.map(Time::from_millis),
         last_used_from: row.get(8)?,
     };
-    Ok((KnownToken { token, hash: row.get(9)? }, row.get(10)?))
+    Ok((StoredToken { token, hash: row.get(9)? }, row.get(10)?))
 }
 
 fn grant(row: &Row<'_>) -> Result<(Grant, i64), StoreError> {

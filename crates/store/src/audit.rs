@@ -14,7 +14,7 @@ pub(super) use self::head::{HeadCheck, mark_copy};
 pub use self::inspect::inspect_audit;
 pub use self::verify::AuditVerification;
 use super::{Store, StoreError};
-use intercom_types::{AuditRow, Audited, Json, SessionId, Time, hex};
+use intercom_types::{AuditRow, Json, NewAuditRow, SessionId, Time, hex};
 
 type Hash = [u8; 32];
 
@@ -32,7 +32,7 @@ pub struct AuditFilter {
 }
 
 /// Adds a row, in the transaction of what it tells about.
-pub(super) fn append(connection: &Connection, entry: &Audited) -> Result<(), StoreError> {
+pub(super) fn append(connection: &Connection, entry: &NewAuditRow) -> Result<(), StoreError> {
     // By the counter and not by the last row: numbers of rows that were removed are not used again. The transaction has begun
     // with a check that both agree.
     let AuditHead { n, hash: previous } = head_of(connection)?;
@@ -92,12 +92,12 @@ impl Store {
     }
 
     /// Adds a row that stands for itself.
-    pub async fn audit(&self, entry: Audited) -> Result<(), StoreError> {
+    pub async fn audit(&self, entry: NewAuditRow) -> Result<(), StoreError> {
         self.transact(move |connection| append(connection, &entry)).await
     }
 
     /// A page of the audit.
-    pub async fn audited(&self, filter: AuditFilter, limit: usize) -> Result<Vec<AuditRow>, StoreError> {
+    pub async fn audit_rows(&self, filter: AuditFilter, limit: usize) -> Result<Vec<AuditRow>, StoreError> {
         self.read(move |connection| {
             let order = if filter.before.is_some() { "DESC" } else { "ASC" };
             let mut select = connection.prepare_cached(&format!(
@@ -147,7 +147,7 @@ mod tests {
             let data = Json::of(&serde_json::json!({ "n": n }));
             let (action, by) = ("token.created".to_owned(), "ana".to_owned());
             store
-                .audit(Audited { at: Time::from_millis(i64::from(n)), action, by, session: None, data })
+                .audit(NewAuditRow { at: Time::from_millis(i64::from(n)), action, by, session: None, data })
                 .await
                 .unwrap();
         }
@@ -181,7 +181,7 @@ mod tests {
         let read = async |after, before| {
             let since = Some(Time::from_millis(1));
             let filter = AuditFilter { after, before, since, session: None };
-            let rows = store.audited(filter, 2).await.unwrap();
+            let rows = store.audit_rows(filter, 2).await.unwrap();
             rows.into_iter().map(|row| row.n).collect::<Vec<_>>()
         };
         assert_eq!(read(0, None).await, [2, 3]);

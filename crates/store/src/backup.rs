@@ -49,7 +49,7 @@ impl BackupJob {
 
 /// A finished copy.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct BackedUp {
+pub struct DatabaseCopy {
     pub bytes: u64,
     /// The growth of the write-ahead log during the copy.
     pub log_growth: u64,
@@ -58,7 +58,7 @@ pub struct BackedUp {
 impl Store {
     /// A consistent copy of everything. A caller that drops this ends the copy, and nothing is left of it. `job` is shared
     /// with the copying thread and is released when the last file of an unfinished copy is gone.
-    pub async fn backup(&self, job: Arc<BackupJob>) -> Result<BackedUp, StoreError> {
+    pub async fn backup(&self, job: Arc<BackupJob>) -> Result<DatabaseCopy, StoreError> {
         let (from, name) = (self.path().to_owned(), self.name.clone());
         let abandoned = CancellationToken::new();
         let _abandon = abandoned.clone().drop_guard();
@@ -77,7 +77,7 @@ fn copy(
     job: &BackupJob,
     abandoned: &CancellationToken,
     max_log_growth: u64,
-) -> Result<BackedUp, StoreError> {
+) -> Result<DatabaseCopy, StoreError> {
     let source = schema::open_reader(name)?;
     source.execute_batch("BEGIN")?;
     // The first read takes the snapshot.
@@ -122,7 +122,7 @@ fn copy(
     drop(source);
     complete(&partial, job)?;
     let bytes = std::fs::metadata(&job.to).map_err(failed)?.len();
-    Ok(BackedUp { bytes, log_growth })
+    Ok(DatabaseCopy { bytes, log_growth })
 }
 
 #[allow(clippy::useless_conversion, reason = "a count of blocks has 32 bits on some systems")]

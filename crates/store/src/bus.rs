@@ -36,16 +36,16 @@ impl Bell {
     }
 
     /// A slow listener misses rings, not news: it reads the store from where it stopped.
-    pub fn listen(&self) -> Ear {
-        Ear(self.all.subscribe())
+    pub fn listen(&self) -> BellListener {
+        BellListener(self.all.subscribe())
     }
 
     /// Hears of one session only, so that many listeners are not all woken by each of many sessions.
-    pub fn listen_to(&self, session: SessionId) -> Ear {
+    pub fn listen_to(&self, session: SessionId) -> BellListener {
         let mut each = self.each();
         each.retain(|_, one| one.receiver_count() > 0);
         let newest = *self.all.borrow();
-        Ear(each.entry(session).or_insert_with(|| watch::Sender::new(newest)).subscribe())
+        BellListener(each.entry(session).or_insert_with(|| watch::Sender::new(newest)).subscribe())
     }
 
     fn each(&self) -> MutexGuard<'_, HashMap<SessionId, watch::Sender<u64>>> {
@@ -68,16 +68,16 @@ impl Default for Bell {
 }
 
 #[derive(Debug)]
-pub struct Ear(watch::Receiver<u64>);
+pub struct BellListener(watch::Receiver<u64>);
 
-impl Ear {
+impl BellListener {
     /// The newest seq that was rung; what follows counts as news.
     pub fn newest(&mut self) -> u64 {
         *self.0.borrow_and_update()
     }
 
     /// Waits for a ring since the last look. `false` when there will be none any more.
-    pub async fn hear(&mut self) -> bool {
+    pub async fn wait_for_ring(&mut self) -> bool {
         self.0.changed().await.is_ok()
     }
 }
@@ -94,7 +94,7 @@ mod tests {
         bell.ring_for(other, 1);
         assert!(!ear.0.has_changed().unwrap());
         bell.ring_for(one, 2);
-        assert!(ear.hear().await);
+        assert!(ear.wait_for_ring().await);
         assert_eq!(ear.newest(), 2);
         drop(ear);
         bell.ring_for(one, 3);

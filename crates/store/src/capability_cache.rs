@@ -8,20 +8,24 @@ use intercom_types::Json;
 
 /// The last words of an agent of a profile about itself.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct KnownAgent {
+pub struct CachedCapabilities {
     /// The profile's.
     pub name: String,
     /// A hash of the command line that it was started with.
     pub command_fingerprint: String,
-    pub told: Json,
+    pub capabilities: Json,
 }
 
 impl Store {
-    pub async fn known_agents(&self) -> Result<Vec<KnownAgent>, StoreError> {
+    pub async fn known_agents(&self) -> Result<Vec<CachedCapabilities>, StoreError> {
         self.read(|connection| {
             rows(connection, "SELECT name, command, told FROM known_agents", [], |row| {
                 let told = Json::trusted(row.get::<_, String>(2)?);
-                Ok(KnownAgent { name: row.get(0)?, command_fingerprint: row.get(1)?, told })
+                Ok(CachedCapabilities {
+                    name: row.get(0)?,
+                    command_fingerprint: row.get(1)?,
+                    capabilities: told,
+                })
             })
         })
         .await
@@ -29,7 +33,7 @@ impl Store {
 }
 
 /// Remembers what the agent of this session said, under the name of its profile.
-pub(super) fn learn(
+pub(super) fn cache_capabilities(
     connection: &Connection,
     session: i64,
     command_fingerprint: &str,

@@ -13,14 +13,14 @@ const ROWS: usize = 4000;
 /// A commit writes pages of its own, whatever its rows.
 const ROWS_OF_A_COMMIT: usize = 4;
 
-pub(super) struct Checkpoints {
+pub(super) struct CheckpointThread {
     /// Dropped to end the thread.
     wake: Option<SyncSender<()>>,
     thread: Option<JoinHandle<()>>,
     rows: usize,
 }
 
-impl Checkpoints {
+impl CheckpointThread {
     pub(super) fn start(path: &Path) -> Result<Self, StoreError> {
         let connection = schema::connect(path)?;
         let (wake, woken) = mpsc::sync_channel(1);
@@ -41,7 +41,7 @@ impl Checkpoints {
     }
 }
 
-impl Drop for Checkpoints {
+impl Drop for CheckpointThread {
     fn drop(&mut self) {
         self.wake = None;
         if let Some(thread) = self.thread.take() {

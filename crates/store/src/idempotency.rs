@@ -10,7 +10,7 @@ const DAY_MILLIS: i64 = 24 * 60 * 60 * 1000;
 
 /// An answer as it was given the first time.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Remembered {
+pub struct IdempotentResponse {
     /// The fingerprint of the request: the same key with another request is the caller's mistake.
     pub fingerprint: String,
     pub status: u16,
@@ -18,7 +18,11 @@ pub struct Remembered {
 }
 
 impl Store {
-    pub async fn recall(&self, key: String, now: Time) -> Result<Option<Remembered>, StoreError> {
+    pub async fn idempotent_response(
+        &self,
+        key: String,
+        now: Time,
+    ) -> Result<Option<IdempotentResponse>, StoreError> {
         let since = now.minus_millis(DAY_MILLIS).millis();
         self.read(move |connection| {
             let row = connection
@@ -26,7 +30,11 @@ impl Store {
                     "SELECT fingerprint, status, body FROM idempotency WHERE key = ?1 AND at > ?2",
                 )?
                 .query_row(params![key, since], |row| {
-                    Ok(Remembered { fingerprint: row.get(0)?, status: row.get(1)?, body: row.get(2)? })
+                    Ok(IdempotentResponse {
+                        fingerprint: row.get(0)?,
+                        status: row.get(1)?,
+                        body: row.get(2)?,
+                    })
                 })
                 .optional()?;
             Ok(row)
@@ -34,7 +42,12 @@ impl Store {
         .await
     }
 
-    pub async fn remember(&self, key: String, answer: Remembered, now: Time) -> Result<(), StoreError> {
+    pub async fn remember(
+        &self,
+        key: String,
+        answer: IdempotentResponse,
+        now: Time,
+    ) -> Result<(), StoreError> {
         self.transact(move |connection| {
             connection
                 .prepare_cached("DELETE FROM idempotency WHERE at <= ?1")?

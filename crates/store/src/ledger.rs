@@ -4,7 +4,7 @@ use std::path::PathBuf;
 
 use rusqlite::{OptionalExtension, Row, params};
 
-use super::read::{Found, Page, find, page, rows, text_id};
+use super::read::{IdLookup, RowPage, find, page, rows, text_id};
 use super::{Store, StoreError};
 use intercom_types::{
     Answer, Choice, Clearance, ClearanceId, ClearanceStatus, Content, Delivery, Json, Prompt, PromptId,
@@ -47,21 +47,21 @@ pub struct QuestionFilter {
 
 impl Store {
     /// By id or a unique prefix of one.
-    pub async fn clearance(&self, typed: String) -> Result<Found<Clearance>, StoreError> {
+    pub async fn clearance(&self, typed: String) -> Result<IdLookup<Clearance>, StoreError> {
         self.read(move |connection| {
             find(connection, CLEARANCE, "c", ClearanceId::PREFIX, &typed, clearance, |c| c.id.to_string())
         })
         .await
     }
 
-    pub async fn question(&self, typed: String) -> Result<Found<Question>, StoreError> {
+    pub async fn question(&self, typed: String) -> Result<IdLookup<Question>, StoreError> {
         self.read(move |connection| {
             find(connection, QUESTION, "q", QuestionId::PREFIX, &typed, question, |q| q.id.to_string())
         })
         .await
     }
 
-    pub async fn prompt(&self, typed: String) -> Result<Found<Prompt>, StoreError> {
+    pub async fn prompt(&self, typed: String) -> Result<IdLookup<Prompt>, StoreError> {
         self.read(move |connection| {
             find(connection, PROMPT, "p", PromptId::PREFIX, &typed, prompt, |p| p.id.to_string())
         })
@@ -86,7 +86,7 @@ impl Store {
         filter: ClearanceFilter,
         before: Option<i64>,
         limit: usize,
-    ) -> Result<Page<Clearance>, StoreError> {
+    ) -> Result<RowPage<Clearance>, StoreError> {
         let filter = (filter.status.map(ClearanceStatus::as_str), filter.session);
         self.read(move |connection| {
             page(connection, CLEARANCE, "c", "status", filter, before, limit, clearance)
@@ -121,7 +121,7 @@ impl Store {
         filter: QuestionFilter,
         before: Option<i64>,
         limit: usize,
-    ) -> Result<Page<Question>, StoreError> {
+    ) -> Result<RowPage<Question>, StoreError> {
         let filter = (filter.status.map(QuestionStatus::as_str), filter.session);
         self.read(move |connection| {
             page(connection, QUESTION, "q", "status", filter, before, limit, question)
@@ -134,7 +134,7 @@ impl Store {
         session: SessionId,
         before: Option<i64>,
         limit: usize,
-    ) -> Result<Page<Prompt>, StoreError> {
+    ) -> Result<RowPage<Prompt>, StoreError> {
         self.read(move |connection| {
             page(connection, PROMPT, "p", "state", (None, Some(session)), before, limit, prompt)
         })

@@ -13,7 +13,6 @@ pub mod bus;
 mod capability_cache;
 mod checkpoint;
 mod cursor;
-mod figures;
 mod idempotency;
 mod ledger;
 mod maintain;
@@ -24,25 +23,28 @@ mod rebuild;
 mod rules;
 mod schema;
 mod slack;
+mod stats;
 #[cfg(test)]
 mod tests;
 mod web;
 mod write;
 mod writer;
 
-pub use access::KnownToken;
+pub use access::StoredToken;
 pub use audit::{AuditFilter, AuditHead, AuditVerification, inspect_audit};
-pub use backup::{BackedUp, BackupJob};
-pub use capability_cache::KnownAgent;
-pub use figures::{COUNTED_STRETCH_MILLIS, Wait};
-pub use idempotency::Remembered;
+pub use backup::{BackupJob, DatabaseCopy};
+pub use capability_cache::CachedCapabilities;
+pub use idempotency::IdempotentResponse;
 pub use ledger::{ClearanceFilter, QuestionFilter, StoredRequest};
 pub use maintain::SweepResult;
-pub use read::{Cut, Found, Page, Scope, StoredSession};
+pub use read::{IdLookup, LogCutoff, RowPage, SessionScope, StoredSession};
 pub use rebuild::rebuild_ledger;
 pub use schema::VERSION as SCHEMA_VERSION;
-pub use slack::{SKEW_MILLIS as SLACK_SKEW_MILLIS, SlackMessage, SlackSent, SlackWant, SlackWish};
-pub use web::KnownWebSession;
+pub use slack::{
+    DesiredMessage, SKEW_MILLIS as SLACK_SKEW_MILLIS, SlackMessage, SlackSendOutcome, UpsertRule,
+};
+pub use stats::{COUNTED_STRETCH_MILLIS, RequestWait};
+pub use web::StoredWebSession;
 pub use write::{OutgoingChange, SessionSnapshot, SessionWrite};
 
 use tokio::sync::watch;
@@ -104,7 +106,7 @@ impl Store {
     /// The same, with a file outside of the database that keeps the heads of the audit chain.
     pub fn open_anchored(path: &Path, bell: Bell, anchor: Option<&Path>) -> Result<Self, StoreError> {
         let (connection, name) = schema::open(path)?;
-        let checkpoints = checkpoint::Checkpoints::start(&name)?;
+        let checkpoints = checkpoint::CheckpointThread::start(&name)?;
         let anchored = audit::AnchoredHead::read(anchor)?;
         let anchor = anchor.map(|file| Arc::new(audit::AuditAnchor::start(file)));
         let (head, audit_head) = watch::channel(None);

@@ -3,8 +3,8 @@
 use rusqlite::{Connection, OptionalExtension, params};
 use serde_json::json;
 
-use super::{Store, StoreError, audit, figures};
-use intercom_types::{Audited, Json, Phase, SessionId, Time};
+use super::{Store, StoreError, audit, stats};
+use intercom_types::{Json, NewAuditRow, Phase, SessionId, Time};
 
 /// The number of events that one transaction deletes, so that nobody waits long for the writer.
 const CHUNK: i64 = 5000;
@@ -21,7 +21,8 @@ impl Store {
     /// Removes ended sessions older than `days` and, oldest first, as many as it takes to hold at most `max_bytes` of
     /// events (0: no limit). A session goes as a whole and at once for readers; its events are deleted in pieces.
     pub async fn sweep(&self, days: u64, max_bytes: u64, now: Time) -> Result<SweepResult, StoreError> {
-        let sessions = self.transact(move |connection| condemn(connection, days, max_bytes, now)).await?;
+        let sessions =
+            self.transact(move |connection| discard_expired(connection, days, max_bytes, now)).await?;
         Ok(SweepResult { sessions, events: self.empty_trash().await? })
     }
 
@@ -44,7 +45,12 @@ impl Store {
     }
 }
 
-fn condemn(connection: &Connection, days: u64, max_bytes: u64, now: Time) -> Result<usize, StoreError> {
+fn discard_expired(
+    connection: &Connection,
+    days: u64,
+    max_bytes: u64,
+    now: Time,
+) -> Result<usize, StoreError> {
     let mut doomed: Vec<i64> = Vec::new();
     let mut total: i64 =
         connection.query_row("SELECT coalesce(sum(bytes), 0) FROM sessions", [], |row| row.get(0))?;
@@ -76,7 +82,7 @@ fn discard(connection: &Connection, key: i64, id: &str) -> Result<(), StoreError
     for table in ["clearances", "questions", "prompts", "outbox"] {
         connection.execute(&format!("DELETE FROM {table} WHERE session = ?1"), [key])?;
     }
-    figures::forget(connection, key)?;
+    stats::forget(connection, key)?;
     super::slack::forget(connection, id)?;
     connection.execute("DELETE FROM sessions WHERE key = ?1", [key])?;
     Ok(())
@@ -100,7 +106,7 @@ fn remove(connection: &Connection, id: SessionId, by: String, now: Time) -> Resu
     }
     discard(connection, key, &typed)?;
     let (action, data) = ("session.deleted".to_owned(), Json::of(&about));
-    audit::append(connection, &Audited { at: now, action, by, session: Some(id), data })?;
+    audit::append(connection, &NewAuditRow { at: now, action, by, session: Some(id), data })?;
     Ok(true)
 }
 

@@ -68,7 +68,7 @@ pub(super) fn apply(
         Event::PromptAmended(amended) => rows.amend_prompt(amended),
         Event::AgentReady(ready) => match (&ready.agent, &ready.command_fingerprint) {
             (Some(told), Some(fingerprint)) => {
-                capability_cache::learn(connection, session, fingerprint, told)
+                capability_cache::cache_capabilities(connection, session, fingerprint, told)
             }
             _ => Ok(()),
         },

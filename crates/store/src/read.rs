@@ -7,7 +7,7 @@ use serde::de::DeserializeOwned;
 
 use super::{Store, StoreError};
 use intercom_types::{
-    EventKind, Exit, Json, LoggedEvent, Phase, Preset, SessionId, SessionRecord, Time, Told, Turn,
+    AgentInfo, EventKind, Exit, Json, LoggedEvent, Phase, Preset, SessionId, SessionRecord, Time, Turn,
 };
 
 /// A page of events holds at most this much data, so that a thousand huge lines do not fill the memory.
@@ -20,7 +20,7 @@ const SESSION: &str = "s.id, s.name, s.agent, s.protocol, s.workspace, s.phase, 
 
 /// A look-up by what a person typed.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub enum Found<T> {
+pub enum IdLookup<T> {
     One(T),
     None,
     /// Several begin like this.
@@ -42,15 +42,15 @@ pub struct StoredSession {
 
 /// The sessions of a list.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Scope {
+pub enum SessionScope {
     All,
     NotEnded,
     /// Those that have not ended, or that have failed while nobody has seen that yet.
-    Noticed,
+    LiveOrFailed,
 }
 
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Page<T> {
+pub struct RowPage<T> {
     pub items: Vec<T>,
     /// Where the next page begins, if there is one.
     pub next: Option<i64>,
@@ -58,19 +58,19 @@ pub struct Page<T> {
 
 /// Everything below is gone: the oldest seq that is still there.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct Cut {
+pub struct LogCutoff {
     pub oldest: u64,
 }
 
 impl Store {
     /// By id, by name (a live session's first, then the newest), or by a unique prefix of an id.
-    pub async fn session(&self, typed: String) -> Result<Found<SessionRecord>, StoreError> {
+    pub async fn session(&self, typed: String) -> Result<IdLookup<SessionRecord>, StoreError> {
         self.read(move |connection| {
             for scope in ["s.phase NOT IN ('ended', 'parked')", "1"] {
                 let sql =
                     format!("SELECT {SESSION} WHERE s.name = ?1 AND {scope} ORDER BY s.key DESC LIMIT 1");
                 if let Some((newest, _)) = rows(connection, &sql, params![typed], session)?.pop() {
-                    return Ok(Found::One(newest));
+                    return Ok(IdLookup::One(newest));
                 }
             }
             find(connection, SESSION, "s", SessionId::PREFIX, &typed, session, |record| record.id.to_string())
@@ -81,16 +81,16 @@ impl Store {
     /// Newest first; of one workspace, or of all.
     pub async fn sessions(
         &self,
-        scope: Scope,
+        scope: SessionScope,
         workspace: Option<String>,
         before: Option<i64>,
         limit: usize,
-    ) -> Result<Page<SessionRecord>, StoreError> {
+    ) -> Result<RowPage<SessionRecord>, StoreError> {
         self.read(move |connection| {
             let scope = match scope {
-                Scope::All => "1",
-                Scope::NotEnded => "s.phase <> 'ended'",
-                Scope::Noticed => "(s.phase <> 'ended' OR s.failed IS NOT NULL)",
+                SessionScope::All => "1",
+                SessionScope::NotEnded => "s.phase <> 'ended'",
+                SessionScope::LiveOrFailed => "(s.phase <> 'ended' OR s.failed IS NOT NULL)",
             };
             let (before, most) = (before.unwrap_or(i64::MAX), signed(limit + 1));
             let within = if workspace.is_some() { "AND s.workspace = ?3" } else { "" };
@@ -120,7 +120,7 @@ impl Store {
     }
 
     /// Returns the data that resuming a session needs.
-    pub async fn stored(&self, id: SessionId) -> Result<Option<StoredSession>, StoreError> {
+    pub async fn stored_session(&self, id: SessionId) -> Result<Option<StoredSession>, StoreError> {
         self.read(move |connection| {
             let row = connection
                 .prepare_cached("SELECT key, state, launch, consumed FROM sessions WHERE id = ?1")?
@@ -143,9 +143,9 @@ impl Store {
     pub async fn spent_on(&self, day: i64) -> Result<Vec<(SessionId, u64)>, StoreError> {
         self.read(move |connection| {
             let sql = "SELECT s.id, s.told FROM sessions s WHERE s.told IS NOT NULL";
-            let told: Vec<(SessionId, Told)> =
+            let told: Vec<(SessionId, AgentInfo)> =
                 rows(connection, sql, [], |row| Ok((text_id(row, 0)?, json_or_default(row, 1)?)))?;
-            let spent = told.into_iter().map(|(id, told)| (id, told.spent.on(day)));
+            let spent = told.into_iter().map(|(id, told)| (id, told.spent.cost_on_day(day)));
             Ok(spent.filter(|(_, micros)| *micros > 0).collect())
         })
         .await
@@ -166,14 +166,14 @@ impl Store {
         after: Option<u64>,
         session: Option<SessionId>,
         limit: usize,
-    ) -> Result<Result<Vec<LoggedEvent>, Cut>, StoreError> {
+    ) -> Result<Result<Vec<LoggedEvent>, LogCutoff>, StoreError> {
         self.read(move |connection| {
             let from = i64::try_from(after.unwrap_or(0)).unwrap_or(i64::MAX);
             let Some(session) = session else {
                 if after.is_some() {
                     let oldest = oldest(connection)?;
                     if from.saturating_add(1) < oldest {
-                        return Ok(Err(Cut { oldest: u64::try_from(oldest).unwrap_or(0) }));
+                        return Ok(Err(LogCutoff { oldest: u64::try_from(oldest).unwrap_or(0) }));
                     }
                 }
                 let sql = "SELECT e.seq, s.id, e.at, e.kind, e.data FROM events e JOIN sessions s ON s.key = e.session
@@ -302,11 +302,11 @@ pub(super) fn find<T>(
     typed: &str,
     make: impl Fn(&Row<'_>) -> Result<(T, i64), StoreError>,
     id: impl Fn(&T) -> String,
-) -> Result<Found<T>, StoreError> {
+) -> Result<IdLookup<T>, StoreError> {
     let tail = typed.strip_prefix(prefix).unwrap_or(typed).to_ascii_lowercase();
     // Also keeps `%` and `_` out of what is compared below.
     if tail.is_empty() || !tail.bytes().all(|byte| byte.is_ascii_alphanumeric()) {
-        return Ok(Found::None);
+        return Ok(IdLookup::None);
     }
     let sql = format!(
         "SELECT {select} WHERE {table}.id >= ?1 AND {table}.id < ?2 ORDER BY {table}.key DESC LIMIT 6"
@@ -316,11 +316,11 @@ pub(super) fn find<T>(
     Ok(one_of(rows(connection, &sql, params![low, high], make)?, id))
 }
 
-pub(super) fn one_of<T>(mut found: Vec<(T, i64)>, id: impl Fn(&T) -> String) -> Found<T> {
+pub(super) fn one_of<T>(mut found: Vec<(T, i64)>, id: impl Fn(&T) -> String) -> IdLookup<T> {
     if found.len() > 1 {
-        return Found::Ambiguous(found.iter().map(|(item, _)| id(item)).collect());
+        return IdLookup::Ambiguous(found.iter().map(|(item, _)| id(item)).collect());
     }
-    found.pop().map_or(Found::None, |(item, _)| Found::One(item))
+    found.pop().map_or(IdLookup::None, |(item, _)| IdLookup::One(item))
 }
 
 /// One page of a ledger table, newest first.
@@ -334,7 +334,7 @@ pub(super) fn page<T>(
     before: Option<i64>,
     limit: usize,
     make: impl Fn(&Row<'_>) -> Result<(T, i64), StoreError>,
-) -> Result<Page<T>, StoreError> {
+) -> Result<RowPage<T>, StoreError> {
     // One of our own words, and written out so that the partial index on pending rows is used.
     let of_state = wanted.map(|wanted| format!("AND {table}.{state} = '{wanted}'")).unwrap_or_default();
     let of_session = match session {
@@ -355,11 +355,11 @@ pub(super) fn page<T>(
 }
 
 /// One row more than asked for was read, to know whether there is a next page.
-fn cut<T>(mut found: Vec<(T, i64)>, limit: usize) -> Page<T> {
+fn cut<T>(mut found: Vec<(T, i64)>, limit: usize) -> RowPage<T> {
     let more = found.len() > limit;
     found.truncate(limit);
     let next = if more { found.last().map(|(_, key)| *key) } else { None };
-    Page { items: found.into_iter().map(|(item, _)| item).collect(), next }
+    RowPage { items: found.into_iter().map(|(item, _)| item).collect(), next }
 }
 
 /// JSON that older rows do not have.
@@ -401,8 +401,8 @@ fn session(row: &Row<'_>) -> Result<(SessionRecord, i64), StoreError> {
         exit: (code.is_some() || signal.is_some()).then_some(Exit { code, signal }),
         end_reason: row.get(20)?,
         unenforced: row.get(21)?,
-        watched: json_or_default(row, 22)?,
-        told: json_or_default(row, 23)?,
+        watch_state: json_or_default(row, 22)?,
+        agent_info: json_or_default(row, 23)?,
         updated_at: row.get::<_, Option<i64>>(24)?.map(Time::from_millis),
         preset: Preset::parse(&row.get::<_, String>(25)?).ok_or_else(corrupt)?,
         failed: json_or_default(row, 26)?,

@@ -68,7 +68,7 @@ fn rebuild(
     progress: &mut dyn FnMut(RebuildProgress),
 ) -> Result<LedgerRebuild, StoreError> {
     for name in LEDGER.iter().map(|table| table.name).chain([CACHE]) {
-        hide(connection, name)?;
+        shadow_table(connection, name)?;
     }
     let mut replay = LogReplay::default();
     replay.run(connection, progress)?;
@@ -76,12 +76,24 @@ fn rebuild(
     if !replay.unordered.is_empty() {
         let count = replay.unordered.len();
         rebuild.unknown.push(format!("queues whose order was not recorded: {count}"));
-        keep(connection, "prompts", "place", "session", replay.unordered.into_iter().map(Value::Integer))?;
+        restore_column(
+            connection,
+            "prompts",
+            "place",
+            "session",
+            replay.unordered.into_iter().map(Value::Integer),
+        )?;
     }
     if !replay.options.is_empty() {
         let count = replay.options.len();
         rebuild.unknown.push(format!("expired clearances whose option was not recorded: {count}"));
-        keep(connection, "clearances", "option", "id", replay.options.into_iter().map(Value::Text))?;
+        restore_column(
+            connection,
+            "clearances",
+            "option",
+            "id",
+            replay.options.into_iter().map(Value::Text),
+        )?;
     }
     for table in &LEDGER {
         rebuild.rows += table.compare(connection, &mut rebuild.differences)?;
@@ -90,7 +102,7 @@ fn rebuild(
 }
 
 /// Makes an empty temporary table like one of the database. Its name is found first from then on.
-fn hide(connection: &Connection, name: &str) -> Result<(), StoreError> {
+fn shadow_table(connection: &Connection, name: &str) -> Result<(), StoreError> {
     let made: String = connection.query_row(
         "SELECT sql FROM main.sqlite_schema WHERE type = 'table' AND name = ?1",
         [name],
@@ -106,7 +118,7 @@ fn count(connection: &Connection, sql: &str, values: impl Params) -> Result<usiz
 }
 
 /// Takes a column from the stored rows, of those rows that have one of these values in another column.
-fn keep(
+fn restore_column(
     connection: &Connection,
     table: &str,
     column: &str,

@@ -12,16 +12,16 @@ use intercom_types::Time;
 /// time, it does not begin anew.
 const REMEMBERED_DAYS: i64 = 30;
 
-const NOTED: &str = "SELECT content, first_seen_at FROM rules_seen WHERE removed_at IS NULL";
+const SELECT_RULES: &str = "SELECT content, first_seen_at FROM rules_seen WHERE removed_at IS NULL";
 
 impl Store {
     /// When each rule of the last configuration was first seen.
-    pub async fn noted_rules(&self) -> Result<HashMap<String, Time>, StoreError> {
-        self.read(noted).await
+    pub async fn rule_first_seen(&self) -> Result<HashMap<String, Time>, StoreError> {
+        self.read(read_rules).await
     }
 
     /// Notes these rules, known by what they say, as those of the configuration; returns when each was first seen.
-    pub async fn see_rules(
+    pub async fn record_rules(
         &self,
         contents: Vec<String>,
         now: Time,
@@ -40,13 +40,13 @@ impl Store {
                  WHERE removed_at IS NULL AND content NOT IN (SELECT value FROM json_each(?1))",
                 params![present, now.millis()],
             )?;
-            noted(connection)
+            read_rules(connection)
         })
         .await
     }
 }
 
-fn noted(connection: &Connection) -> Result<HashMap<String, Time>, StoreError> {
-    let seen = rows(connection, NOTED, [], |row| Ok((row.get(0)?, Time::from_millis(row.get(1)?))))?;
+fn read_rules(connection: &Connection) -> Result<HashMap<String, Time>, StoreError> {
+    let seen = rows(connection, SELECT_RULES, [], |row| Ok((row.get(0)?, Time::from_millis(row.get(1)?))))?;
     Ok(seen.into_iter().collect())
 }

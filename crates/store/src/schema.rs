@@ -344,7 +344,7 @@ pub(super) fn open(path: &Path) -> Result<(Connection, PathBuf), StoreError> {
         Err(error @ StoreError::Unavailable(_)) => {
             // A full disk has no room for the index that processes share. In memory it needs none, and then the database
             // belongs to this process alone.
-            let alone = alone(path);
+            let alone = exclusive_uri(path);
             let connection = open_as(&alone, path).map_err(|_| error)?;
             tracing::warn!(
                 "there is no room beside the database; until the next start only this process can open it"
@@ -356,7 +356,7 @@ pub(super) fn open(path: &Path) -> Result<(Connection, PathBuf), StoreError> {
 }
 
 /// The name of the database for connections that share its index in the memory of this process.
-fn alone(path: &Path) -> PathBuf {
+fn exclusive_uri(path: &Path) -> PathBuf {
     let path = std::path::absolute(path).unwrap_or_else(|_| path.to_owned());
     let escaped = path.to_string_lossy().replace('%', "%25").replace('?', "%3f").replace('#', "%23");
     PathBuf::from(format!("file:{escaped}?vfs=unix-excl"))

@@ -35,12 +35,12 @@ pub struct SlackMessage {
     /// Private data of the component that wanted the message, for later.
     pub memo: String,
     /// The thread that it belongs to is there, or it needs none.
-    pub rooted: bool,
+    pub thread_exists: bool,
 }
 
 /// The wanted state of a message from now on.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct SlackWant {
+pub struct DesiredMessage {
     pub key: String,
     pub session: Option<SessionId>,
     pub channel: String,
@@ -48,12 +48,12 @@ pub struct SlackWant {
     pub wanted: String,
     pub open: bool,
     pub memo: String,
-    pub wish: SlackWish,
+    pub upsert_rule: UpsertRule,
 }
 
 /// When something is sent.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum SlackWish {
+pub enum UpsertRule {
     /// If it looks different from before.
     IfNew,
     /// Also if it looks the same.
@@ -64,11 +64,11 @@ pub enum SlackWish {
 
 /// The outcome of sending a version.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub enum SlackSent {
+pub enum SlackSendOutcome {
     /// About to be posted.
-    Trying(Time),
+    Posting(Time),
     /// Not posted after all: nothing is in doubt.
-    Untried,
+    NotPosted,
     /// It is there, under this name; an edit keeps the name.
     Done { version: i64, ts: Option<String> },
 }
@@ -114,7 +114,7 @@ impl Store {
     }
 
     /// Worked off: only its key is kept.
-    pub async fn slack_worked_off(&self, key: String) -> Result<(), StoreError> {
+    pub async fn slack_mark_processed(&self, key: String) -> Result<(), StoreError> {
         self.transact(move |connection| {
             connection
                 .prepare_cached("UPDATE slack_inbox SET frame = NULL WHERE key = ?1")?
@@ -125,7 +125,11 @@ impl Store {
     }
 
     /// Says how messages should be, and how far the log was told, in one go. Returns how many have changed.
-    pub async fn slack_want(&self, wants: Vec<SlackWant>, told: Option<u64>) -> Result<usize, StoreError> {
+    pub async fn slack_upsert(
+        &self,
+        wants: Vec<DesiredMessage>,
+        told: Option<u64>,
+    ) -> Result<usize, StoreError> {
         self.transact(move |connection| {
             let mut changed = 0;
             for want in &wants {
@@ -140,16 +144,16 @@ impl Store {
     }
 
     /// `false` if it was forgotten.
-    pub async fn slack_sent(&self, key: String, sent: SlackSent) -> Result<bool, StoreError> {
+    pub async fn slack_sent(&self, key: String, sent: SlackSendOutcome) -> Result<bool, StoreError> {
         self.transact(move |connection| {
             let rows = match sent {
-                SlackSent::Trying(at) => connection
+                SlackSendOutcome::Posting(at) => connection
                     .prepare_cached("UPDATE slack_messages SET tried = ?2 WHERE key = ?1")?
                     .execute(params![key, at.millis()])?,
-                SlackSent::Untried => connection
+                SlackSendOutcome::NotPosted => connection
                     .prepare_cached("UPDATE slack_messages SET tried = NULL WHERE key = ?1")?
                     .execute([key])?,
-                SlackSent::Done { version, ts } => connection
+                SlackSendOutcome::Done { version, ts } => connection
                     .prepare_cached(
                         "UPDATE slack_messages SET sent = max(sent, ?2), ts = coalesce(?3, ts), tried = NULL
                          WHERE key = ?1",
@@ -169,7 +173,7 @@ impl Store {
     }
 
     /// Slack does not have it any more: it is to be posted again.
-    pub async fn slack_lost(&self, key: String) -> Result<(), StoreError> {
+    pub async fn slack_mark_lost(&self, key: String) -> Result<(), StoreError> {
         self.transact(move |connection| {
             let sql = "UPDATE slack_messages SET ts = NULL, tried = NULL, sent = 0 WHERE key = ?1";
             connection.prepare_cached(sql)?.execute([key])?;
@@ -210,7 +214,7 @@ impl Store {
 
     /// Checks for a thread of this channel that began then and may be ours although we do not know its name
     /// yet.
-    pub async fn slack_in_doubt(&self, channel: String, begun: Time) -> Result<bool, StoreError> {
+    pub async fn slack_thread_may_be_ours(&self, channel: String, begun: Time) -> Result<bool, StoreError> {
         self.read(move |connection| {
             // A thread that was there long before we tried to begin one is somebody else's.
             let select = "SELECT EXISTS (SELECT 1 FROM slack_messages
@@ -268,9 +272,9 @@ impl Store {
     }
 }
 
-fn apply(connection: &Connection, want: &SlackWant) -> Result<usize, StoreError> {
-    let SlackWant { key, session, channel, thread, wanted, open, memo, wish } = want;
-    if *wish == SlackWish::OrForget {
+fn apply(connection: &Connection, want: &DesiredMessage) -> Result<usize, StoreError> {
+    let DesiredMessage { key, session, channel, thread, wanted, open, memo, upsert_rule: wish } = want;
+    if *wish == UpsertRule::OrForget {
         let sql = "DELETE FROM slack_messages WHERE key = ?1 AND ts IS NULL AND tried IS NULL";
         if connection.prepare_cached(sql)?.execute([key])? > 0 {
             // The file that belongs below it goes with it.
@@ -280,7 +284,7 @@ fn apply(connection: &Connection, want: &SlackWant) -> Result<usize, StoreError>
             return Ok(1);
         }
     }
-    let again = *wish == SlackWish::Again;
+    let again = *wish == UpsertRule::Again;
     let changed = connection
         .prepare_cached(
             "INSERT INTO slack_messages (key, session, channel, thread, wanted, version, sent, open, memo)
@@ -322,7 +326,7 @@ fn message(row: &Row<'_>) -> Result<SlackMessage, rusqlite::Error> {
         tried: row.get::<_, Option<i64>>(9)?.map(Time::from_millis),
         open: row.get(10)?,
         memo: row.get(11)?,
-        rooted: row.get(12)?,
+        thread_exists: row.get(12)?,
     })
 }
 
@@ -331,10 +335,10 @@ mod tests {
     use super::*;
     use crate::bus::Bell;
 
-    fn want(key: &str, wanted: &str) -> SlackWant {
+    fn want(key: &str, wanted: &str) -> DesiredMessage {
         let (key, wanted) = (key.to_owned(), wanted.to_owned());
         let (channel, memo) = ("C1".to_owned(), String::new());
-        SlackWant {
+        DesiredMessage {
             key,
             session: None,
             channel,
@@ -342,7 +346,7 @@ mod tests {
             wanted,
             open: true,
             memo,
-            wish: SlackWish::IfNew,
+            upsert_rule: UpsertRule::IfNew,
         }
     }
 
@@ -353,7 +357,7 @@ mod tests {
         let receive = |at: i64| store.slack_receive("Ev1".into(), "{}".into(), Time::from_millis(at));
         assert!(receive(1).await.unwrap() && !receive(2).await.unwrap());
         assert_eq!(store.slack_received().await.unwrap(), [("Ev1".to_owned(), "{}".to_owned())]);
-        store.slack_worked_off("Ev1".into()).await.unwrap();
+        store.slack_mark_processed("Ev1".into()).await.unwrap();
         assert!(store.slack_received().await.unwrap().is_empty() && !receive(3).await.unwrap());
         assert!(receive(1 + REMEMBERED_MILLIS).await.unwrap(), "keys are not kept for ever");
     }
@@ -377,9 +381,9 @@ mod tests {
         let session = SessionId::mint();
         let wants = (0..50).flat_map(|n| {
             ["talk", "turn"]
-                .map(|sort| SlackWant { session: Some(session), ..want(&format!("{sort} {n}"), "1") })
+                .map(|sort| DesiredMessage { session: Some(session), ..want(&format!("{sort} {n}"), "1") })
         });
-        store.slack_want(wants.collect(), None).await.unwrap();
+        store.slack_upsert(wants.collect(), None).await.unwrap();
         let newest = store.slack_newest(session, "talk ").await.unwrap();
         let keys: Vec<&str> = newest.iter().map(|message| message.key.as_str()).collect();
         assert_eq!((keys.len(), keys[0], keys[NEWEST - 1]), (NEWEST, "talk 30", "talk 49"));
@@ -389,19 +393,19 @@ mod tests {
     async fn only_the_latest_wish_counts_and_the_same_one_is_none() {
         let dir = tempfile::tempdir().unwrap();
         let store = Store::open(&dir.path().join("intercom.db"), Bell::new()).unwrap();
-        assert_eq!(store.slack_want(vec![want("a", "1"), want("b", "1")], Some(7)).await.unwrap(), 2);
-        assert_eq!(store.slack_want(vec![want("a", "1")], None).await.unwrap(), 0);
+        assert_eq!(store.slack_upsert(vec![want("a", "1"), want("b", "1")], Some(7)).await.unwrap(), 2);
+        assert_eq!(store.slack_upsert(vec![want("a", "1")], None).await.unwrap(), 0);
         assert_eq!(
             store
-                .slack_want(vec![SlackWant { wish: SlackWish::Again, ..want("a", "1") }], None)
+                .slack_upsert(vec![DesiredMessage { upsert_rule: UpsertRule::Again, ..want("a", "1") }], None)
                 .await
                 .unwrap(),
             1
         );
-        store.slack_want(vec![want("a", "2")], None).await.unwrap();
+        store.slack_upsert(vec![want("a", "2")], None).await.unwrap();
         assert_eq!(store.cursor("slack").await.unwrap(), Some(7));
-        store.slack_sent("a".into(), SlackSent::Trying(Time::from_millis(5))).await.unwrap();
-        let done = SlackSent::Done { version: 1, ts: Some("17.1".to_owned()) };
+        store.slack_sent("a".into(), SlackSendOutcome::Posting(Time::from_millis(5))).await.unwrap();
+        let done = SlackSendOutcome::Done { version: 1, ts: Some("17.1".to_owned()) };
         store.slack_sent("a".into(), done).await.unwrap();
         let unsent = store.slack_unsent().await.unwrap();
         assert_eq!(
@@ -409,7 +413,7 @@ mod tests {
             [("a", 3, 1), ("b", 1, 0)]
         );
         assert_eq!((unsent[0].tried, unsent[0].ts.as_deref()), (None, Some("17.1")));
-        store.slack_sent("a".into(), SlackSent::Done { version: 3, ts: None }).await.unwrap();
+        store.slack_sent("a".into(), SlackSendOutcome::Done { version: 3, ts: None }).await.unwrap();
         assert_eq!(store.slack_at("C1", "17.1").await.unwrap().unwrap().sent, 3);
         assert_eq!((store.slack_backlog().await.unwrap(), store.slack_open().await.unwrap().len()), (1, 2));
     }

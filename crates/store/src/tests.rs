@@ -47,8 +47,8 @@ fn record(id: SessionId) -> SessionRecord {
         failed: None,
         unenforced: None,
         preset: intercom_types::Preset::Full,
-        watched: intercom_types::Watched::default(),
-        told: intercom_types::Told::default(),
+        watch_state: intercom_types::WatchState::default(),
+        agent_info: intercom_types::AgentInfo::default(),
         updated_at: None,
     }
 }
@@ -92,7 +92,7 @@ impl Db {
         self.put(SessionWrite { events, ..write(session) }).await.unwrap();
     }
 
-    async fn seqs(&self, after: Option<u64>, session: Option<SessionId>) -> Result<Vec<u64>, Cut> {
+    async fn seqs(&self, after: Option<u64>, session: Option<SessionId>) -> Result<Vec<u64>, LogCutoff> {
         let events = self.store.events(after, session, 1000).await.unwrap()?;
         Ok(events.iter().map(|event| event.seq).collect())
     }
@@ -147,7 +147,7 @@ async fn a_clearance_has_one_winner_and_the_loser_changes_nothing() {
     let (ana, bob) = tokio::join!(db.put(decide("ana")), db.put(decide("bob")));
     assert_eq!(usize::from(ana.is_ok()) + usize::from(bob.is_ok()), 1);
     assert_eq!(db.seqs(None, None).await, Ok(vec![1, 2, 3]), "no event of the loser is there");
-    let Found::One(found) = db.store.clearance(id.to_string()).await.unwrap() else { panic!() };
+    let IdLookup::One(found) = db.store.clearance(id.to_string()).await.unwrap() else { panic!() };
     assert_eq!(found.decided_by.as_deref(), Some(if ana.is_ok() { "ana" } else { "bob" }));
     assert_eq!(found.delivery, Delivery::Pending);
 }
@@ -159,9 +159,9 @@ async fn ids_are_found_by_unique_prefix_and_sessions_by_name() {
     db.create(SessionRecord { name: Some("web".into()), ..record(id("aaaa000000000000")) }).await;
     db.create(record(id("aabb000000000000"))).await;
     let find = async |typed: &str| match db.store.session(typed.to_owned()).await.unwrap() {
-        Found::One(found) => found.id.to_string(),
-        Found::None => "none".to_owned(),
-        Found::Ambiguous(ids) => format!("{} of them", ids.len()),
+        IdLookup::One(found) => found.id.to_string(),
+        IdLookup::None => "none".to_owned(),
+        IdLookup::Ambiguous(ids) => format!("{} of them", ids.len()),
     };
     assert_eq!(find("ses_aaaa000000000000").await, "ses_aaaa000000000000");
     assert_eq!(find("aaa").await, "ses_aaaa000000000000");
@@ -184,7 +184,7 @@ async fn a_name_means_the_live_session_of_that_name() {
     };
     db.create(ended).await;
     let live = db.create(SessionRecord { name: Some("web".into()), ..record(SessionId::mint()) }).await;
-    let Found::One(found) = db.store.session("web".into()).await.unwrap() else { panic!() };
+    let IdLookup::One(found) = db.store.session("web".into()).await.unwrap() else { panic!() };
     assert_eq!(found.id, live);
     let ended = |millis| SessionRecord {
         name: Some("old".into()),
@@ -194,7 +194,7 @@ async fn a_name_means_the_live_session_of_that_name() {
     };
     db.create(ended(4)).await;
     let newest = db.create(ended(5)).await;
-    let Found::One(found) = db.store.session("old".into()).await.unwrap() else { panic!() };
+    let IdLookup::One(found) = db.store.session("old".into()).await.unwrap() else { panic!() };
     assert_eq!(found.id, newest, "of several that ended, the newest");
 }
 
@@ -205,9 +205,9 @@ async fn lists_are_newest_first_in_pages() {
     for _ in 0..5 {
         ids.insert(0, db.create(record(SessionId::mint())).await);
     }
-    let first = db.store.sessions(Scope::NotEnded, None, None, 2).await.unwrap();
-    let second = db.store.sessions(Scope::NotEnded, None, first.next, 2).await.unwrap();
-    let third = db.store.sessions(Scope::NotEnded, None, second.next, 2).await.unwrap();
+    let first = db.store.sessions(SessionScope::NotEnded, None, None, 2).await.unwrap();
+    let second = db.store.sessions(SessionScope::NotEnded, None, first.next, 2).await.unwrap();
+    let third = db.store.sessions(SessionScope::NotEnded, None, second.next, 2).await.unwrap();
     let all: Vec<SessionId> =
         [first.items, second.items, third.items].concat().iter().map(|record| record.id).collect();
     assert_eq!(all, ids);
@@ -228,9 +228,10 @@ async fn a_failure_that_nobody_has_seen_keeps_an_ended_session_in_the_list() {
     let (failed, _) = (db.create(ended(Some(failure.clone()))).await, db.create(ended(None)).await);
     let db = &db;
     let listed = |scope| async move { db.store.sessions(scope, None, None, 9).await.unwrap().items };
-    let noticed: Vec<_> = listed(Scope::Noticed).await.into_iter().map(|r| (r.id, r.failed)).collect();
+    let noticed: Vec<_> =
+        listed(SessionScope::LiveOrFailed).await.into_iter().map(|r| (r.id, r.failed)).collect();
     assert_eq!(noticed, [(failed, Some(failure))]);
-    assert_eq!((listed(Scope::NotEnded).await.len(), listed(Scope::All).await.len()), (0, 2));
+    assert_eq!((listed(SessionScope::NotEnded).await.len(), listed(SessionScope::All).await.len()), (0, 2));
 }
 
 #[tokio::test]
@@ -242,10 +243,14 @@ async fn a_list_may_be_of_one_workspace_and_tells_when_something_happened_last()
         let events = vec![status(millis, Json::trusted("{}"))];
         db.store.write(Arc::new(SessionWrite { events, ..write(elsewhere) })).await.unwrap();
     }
-    let there = db.store.sessions(Scope::NotEnded, Some("/a".to_owned()), None, 2).await.unwrap().items;
+    let there =
+        db.store.sessions(SessionScope::NotEnded, Some("/a".to_owned()), None, 2).await.unwrap().items;
     let found: Vec<_> = there.iter().map(|record| (record.id, record.updated_at)).collect();
     assert_eq!(found, [(elsewhere, Some(Time::from_millis(10)))], "the newest is the last of the log");
-    assert_eq!(db.store.sessions(Scope::NotEnded, Some("/a/".to_owned()), None, 2).await.unwrap().items, []);
+    assert_eq!(
+        db.store.sessions(SessionScope::NotEnded, Some("/a/".to_owned()), None, 2).await.unwrap().items,
+        []
+    );
 }
 
 #[tokio::test]
@@ -271,9 +276,9 @@ async fn retention_takes_whole_ended_sessions_oldest_first_and_readers_are_told(
     db.put(SessionWrite { events: vec![stopping], ..write(recent) }).await.unwrap();
     let swept = db.store.sweep(5, 0, Time::from_millis(10 * DAY)).await.unwrap();
     assert_eq!(swept, SweepResult { sessions: 1, events: 2 });
-    assert_eq!(db.store.session(old.to_string()).await.unwrap(), Found::None);
+    assert_eq!(db.store.session(old.to_string()).await.unwrap(), IdLookup::None);
     assert_eq!(db.store.clearances(ClearanceFilter::default(), None, 10).await.unwrap().items, []);
-    assert_eq!(db.seqs(Some(0), None).await, Err(Cut { oldest: 3 }));
+    assert_eq!(db.seqs(Some(0), None).await, Err(LogCutoff { oldest: 3 }));
     assert_eq!(db.seqs(Some(2), None).await, Ok(vec![3, 4, 5]));
     assert_eq!(db.seqs(None, None).await, Ok(vec![3, 4, 5]));
 
@@ -282,8 +287,11 @@ async fn retention_takes_whole_ended_sessions_oldest_first_and_readers_are_told(
     assert_eq!(db.seqs(Some(2), None).await, Ok(vec![3]));
     db.say(live, &["e"]).await;
     assert_eq!(db.seqs(Some(3), None).await, Ok(vec![6]), "a seq is never used again");
-    let audit =
-        db.store.audited(AuditFilter { session: Some(recent), ..AuditFilter::default() }, 10).await.unwrap();
+    let audit = db
+        .store
+        .audit_rows(AuditFilter { session: Some(recent), ..AuditFilter::default() }, 10)
+        .await
+        .unwrap();
     assert_eq!((audit.len(), audit[0].by.as_str()), (1, "ana"), "the audit outlives its sessions");
     let found = db.store.verify_audit().await.unwrap();
     assert_eq!((found.rows, found.problems), (1, vec![]));
@@ -357,10 +365,10 @@ async fn a_page_of_events_is_bounded_by_size() {
 #[tokio::test]
 async fn an_answer_is_remembered_for_a_day() {
     let db = db();
-    let answer = Remembered { fingerprint: "f".into(), status: 200, body: "{}".into() };
+    let answer = IdempotentResponse { fingerprint: "f".into(), status: 200, body: "{}".into() };
     let now = Time::from_millis(1_000_000_000);
     db.store.remember("k".into(), answer.clone(), now).await.unwrap();
-    assert_eq!(db.store.recall("k".into(), now).await.unwrap(), Some(answer));
+    assert_eq!(db.store.idempotent_response("k".into(), now).await.unwrap(), Some(answer));
     let later = Time::from_millis(now.millis() + 25 * 60 * 60 * 1000);
-    assert_eq!(db.store.recall("k".into(), later).await.unwrap(), None);
+    assert_eq!(db.store.idempotent_response("k".into(), later).await.unwrap(), None);
 }

@@ -5,19 +5,23 @@ use rusqlite::{Row, params};
 use super::audit::append;
 use super::read::{rows, text_id};
 use super::{Store, StoreError};
-use intercom_types::{Audited, Role, Time, WebSession};
+use intercom_types::{NewAuditRow, Role, Time, WebSession};
 
 /// One of them and what its browser's secret hashes to.
 #[derive(Debug, Clone)]
-pub struct KnownWebSession {
+pub struct StoredWebSession {
     pub session: WebSession,
     pub hash: Vec<u8>,
 }
 
 impl Store {
-    pub async fn add_web_session(&self, known: KnownWebSession, entry: Audited) -> Result<(), StoreError> {
+    pub async fn add_web_session(
+        &self,
+        known: StoredWebSession,
+        entry: NewAuditRow,
+    ) -> Result<(), StoreError> {
         self.transact(move |connection| {
-            let KnownWebSession { session: s, hash } = known;
+            let StoredWebSession { session: s, hash } = known;
             // Those that nobody has used for so long let nobody in; a use is written down within the hour.
             let idle = s.created_at.minus_millis((WebSession::IDLE_DAYS + 1) * 24 * 60 * 60 * 1000);
             connection.execute("DELETE FROM web_sessions WHERE last_used_at < ?1", [idle.millis()])?;
@@ -42,7 +46,7 @@ impl Store {
         .await
     }
 
-    pub async fn web_sessions(&self) -> Result<Vec<KnownWebSession>, StoreError> {
+    pub async fn web_sessions(&self) -> Result<Vec<StoredWebSession>, StoreError> {
         self.read(|connection| {
             let sql =
                 "SELECT id, name, role, token, hash, created_at, last_used_at, last_used_from, browser, key
@@ -53,7 +57,7 @@ impl Store {
         .await
     }
 
-    pub async fn used_web_session(&self, id: String, at: Time, from: String) -> Result<(), StoreError> {
+    pub async fn record_web_session_use(&self, id: String, at: Time, from: String) -> Result<(), StoreError> {
         self.transact(move |connection| {
             let sql = "UPDATE web_sessions SET last_used_at = ?2, last_used_from = ?3 WHERE id = ?1";
             connection.execute(sql, params![id, at.millis(), from])?;
@@ -63,7 +67,7 @@ impl Store {
     }
 
     /// The row goes; the audit keeps that it was there.
-    pub async fn end_web_session(&self, id: String, entry: Audited) -> Result<(), StoreError> {
+    pub async fn end_web_session(&self, id: String, entry: NewAuditRow) -> Result<(), StoreError> {
         self.transact(move |connection| {
             if connection.execute("DELETE FROM web_sessions WHERE id = ?1", [id])? > 0 {
                 append(connection, &entry)?;
@@ -74,7 +78,7 @@ impl Store {
     }
 }
 
-fn known(row: &Row<'_>) -> Result<(KnownWebSession, i64), StoreError> {
+fn known(row: &Row<'_>) -> Result<(StoredWebSession, i64), StoreError> {
     const CORRUPT: StoreError = StoreError::Corrupt { what: "a web session" };
     let token: Option<String> = row.get(3)?;
     let session = WebSession {
@@ -87,5 +91,5 @@ fn known(row: &Row<'_>) -> Result<(KnownWebSession, i64), StoreError> {
         last_used_from: row.get(7)?,
         browser: row.get(8)?,
     };
-    Ok((KnownWebSession { session, hash: row.get(4)? }, row.get(9)?))
+    Ok((StoredWebSession { session, hash: row.get(4)? }, row.get(9)?))
 }

@@ -2,8 +2,8 @@
 
 use rusqlite::{Connection, OptionalExtension, named_params, params};
 
-use super::{StoreError, audit, figures, projection};
-use intercom_types::{Audited, EventKind, Json, NewEvent, SessionId, SessionRecord, Time};
+use super::{StoreError, audit, projection, stats};
+use intercom_types::{EventKind, Json, NewAuditRow, NewEvent, SessionId, SessionRecord, Time};
 
 /// Everything that changes together.
 #[derive(Debug)]
@@ -79,8 +79,8 @@ impl SessionWrite {
     }
 
     /// The event as it stands in the audit, under the name of the person who acted.
-    fn audited(&self, new: &NewEvent, data: &str) -> Audited {
-        Audited {
+    fn audited(&self, new: &NewEvent, data: &str) -> NewAuditRow {
+        NewAuditRow {
             at: new.at,
             action: new.event.name().to_owned(),
             by: new.event.by().unwrap_or("intercom").to_owned(),
@@ -104,7 +104,7 @@ impl SessionWrite {
                 audit::append(connection, &self.audited(new, &data))?;
             }
         }
-        figures::count(connection, key, &self.events)?;
+        stats::count(connection, key, &self.events)?;
         if bytes > 0 || self.consumed.is_some() {
             let consumed = self.consumed.map(|offset| i64::try_from(offset).unwrap_or(i64::MAX));
             connection
@@ -162,8 +162,8 @@ impl SessionSnapshot {
                 ":exit_signal": r.exit.as_ref().and_then(|exit| exit.signal),
                 ":end_reason": r.end_reason,
                 ":unenforced": r.unenforced,
-                ":told": serde_json::to_string(&r.told).expect("it has string keys only"),
-                ":watched": serde_json::to_string(&r.watched).expect("it has string keys only"),
+                ":told": serde_json::to_string(&r.agent_info).expect("it has string keys only"),
+                ":watched": serde_json::to_string(&r.watch_state).expect("it has string keys only"),
                 ":preset": r.preset.as_str(),
                 ":failed": r.failed.as_ref().map(|failed| serde_json::to_string(failed).expect("it has string keys only")),
                 ":launch": self.launch,

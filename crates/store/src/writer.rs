@@ -11,7 +11,7 @@ use rusqlite::Connection;
 use tokio::sync::{oneshot, watch};
 
 use super::audit::{self, AuditAnchor, AuditHead, HeadCheck};
-use super::checkpoint::Checkpoints;
+use super::checkpoint::CheckpointThread;
 use super::write::SessionWrite;
 use super::{Store, StoreError};
 use crate::bus::Bell;
@@ -92,7 +92,7 @@ impl std::fmt::Debug for StoreWriter {
 impl StoreWriter {
     pub(super) fn start(
         connection: Connection,
-        checkpoints: Checkpoints,
+        checkpoints: CheckpointThread,
         bell: Bell,
         witnesses: AuditWitnesses,
         failure: watch::Sender<Option<String>>,
@@ -205,7 +205,7 @@ where
 
 fn run(
     mut connection: Connection,
-    mut checkpoints: Checkpoints,
+    mut checkpoints: CheckpointThread,
     mut next: u64,
     shared: &WriterShared,
     bell: &Bell,
@@ -284,12 +284,12 @@ fn take(shared: &WriterShared) -> Option<Vec<Box<dyn WriterJob>>> {
     }
 }
 
-type Finished = Vec<(Box<dyn WriterJob>, Result<(), StoreError>)>;
-type Failed = (StoreError, Vec<Box<dyn WriterJob>>);
+type FinishedJobs = Vec<(Box<dyn WriterJob>, Result<(), StoreError>)>;
+type FailedJobs = (StoreError, Vec<Box<dyn WriterJob>>);
 
 struct CommitResult {
     next: u64,
-    finished: Finished,
+    finished: FinishedJobs,
     head: AuditHead,
 }
 
@@ -299,9 +299,9 @@ fn commit(
     first: u64,
     jobs: Vec<Box<dyn WriterJob>>,
     audit: &HeadCheck,
-) -> Result<CommitResult, Failed> {
+) -> Result<CommitResult, FailedJobs> {
     let mut next = first;
-    let mut finished: Finished = Vec::with_capacity(jobs.len());
+    let mut finished: FinishedJobs = Vec::with_capacity(jobs.len());
     let mut jobs = jobs.into_iter();
     let result = (|| -> Result<AuditHead, StoreError> {
         connection.execute_batch("BEGIN IMMEDIATE")?;

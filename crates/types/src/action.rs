@@ -5,7 +5,7 @@
 //! everybody here, because this line travels further than the request itself.
 
 use crate::text::{char_columns, clean, columns, cut, plural, quoted};
-use crate::{Ask, Clearance};
+use crate::{Clearance, ClearanceRequest};
 use intercom_redact::redact;
 
 /// Columns of an action; the whole command is in the request.
@@ -21,7 +21,7 @@ const MAX_READ: usize = 16 * 1024;
 
 /// The parts of a request that say what it does.
 #[derive(Debug, Clone, Copy, Default)]
-pub struct Parts<'a> {
+pub struct ActionParts<'a> {
     pub command: Option<&'a str>,
     pub tool: Option<&'a str>,
     pub file_path: Option<&'a str>,
@@ -29,7 +29,7 @@ pub struct Parts<'a> {
     pub diff: Option<&'a str>,
 }
 
-impl<'a> From<&'a Clearance> for Parts<'a> {
+impl<'a> From<&'a Clearance> for ActionParts<'a> {
     fn from(clearance: &'a Clearance) -> Self {
         Self {
             command: clearance.command.as_deref(),
@@ -41,8 +41,8 @@ impl<'a> From<&'a Clearance> for Parts<'a> {
     }
 }
 
-impl<'a> From<&'a Ask> for Parts<'a> {
-    fn from(ask: &'a Ask) -> Self {
+impl<'a> From<&'a ClearanceRequest> for ActionParts<'a> {
+    fn from(ask: &'a ClearanceRequest) -> Self {
         Self {
             command: ask.command.as_deref(),
             tool: ask.tool.as_deref(),
@@ -55,7 +55,7 @@ impl<'a> From<&'a Ask> for Parts<'a> {
 
 /// Returns a request's command or change: `cargo test`, `src/a.rs +3 -1`, `delete a.txt, b.txt and 3 more
 /// files`. `None` where the agent names neither a command nor a file.
-pub fn action(parts: Parts<'_>) -> Option<String> {
+pub fn action(parts: ActionParts<'_>) -> Option<String> {
     let command = parts.command.map(one_line).filter(|command| !command.is_empty());
     // A request that names both would do both.
     let is_change = parts.diff.is_some() || matches!(parts.tool, Some("edit" | "delete" | "move"));
@@ -73,7 +73,7 @@ pub fn action(parts: Parts<'_>) -> Option<String> {
     Some(cut(&action, MAX_ACTION))
 }
 
-fn change(parts: Parts<'_>) -> Option<String> {
+fn change(parts: ActionParts<'_>) -> Option<String> {
     let mut paths: Vec<String> = Vec::new();
     for path in parts.file_path.into_iter().chain(parts.more_paths.iter().map(String::as_str)) {
         let path = short_path(&one_line(path));
@@ -105,14 +105,14 @@ fn is_word(tool: &str) -> bool {
 
 /// Without secrets, on one line: spaces are one space, so that none push the rest out of sight.
 fn one_line(text: &str) -> String {
-    let text = redact(beginning(text)).text;
+    let text = redact(readable_prefix(text)).text;
     let lines = text.lines().map(|line| line.split_whitespace().collect::<Vec<_>>().join(" "));
     let lines: Vec<String> = lines.filter(|line| !line.is_empty()).collect();
     clean(&lines.join(" ⏎ "))
 }
 
 /// Ends between two words: half of a secret is not recognised as one.
-fn beginning(text: &str) -> &str {
+fn readable_prefix(text: &str) -> &str {
     if text.len() <= MAX_READ {
         return text;
     }
@@ -180,7 +180,7 @@ mod tests {
 
     fn of(command: Option<&str>, paths: &[&str], diff: Option<&str>, tool: Option<&str>) -> Option<String> {
         let more: Vec<String> = paths.iter().skip(1).map(|path| (*path).to_owned()).collect();
-        action(Parts { command, tool, file_path: paths.first().copied(), more_paths: &more, diff })
+        action(ActionParts { command, tool, file_path: paths.first().copied(), more_paths: &more, diff })
     }
 
     #[test]

@@ -9,9 +9,9 @@ use super::{Json, Time};
 #[serde(default)]
 pub struct Controls {
     pub mode: Option<String>,
-    pub modes: Vec<Named>,
+    pub modes: Vec<NamedSetting>,
     pub model: Option<String>,
-    pub models: Vec<Named>,
+    pub models: Vec<NamedSetting>,
     /// Everything else, as the agent tells it.
     pub options: Option<Json>,
 }
@@ -63,23 +63,25 @@ impl Controls {
 }
 
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, schemars::JsonSchema)]
-pub struct Named {
+#[schemars(rename = "Named")]
+pub struct NamedSetting {
     pub id: String,
     pub name: String,
 }
 
 /// One thing to be set.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub enum Set {
+pub enum ControlChange {
     Mode(String),
     Model(String),
-    Option { id: String, value: Setting },
+    Option { id: String, value: SettingValue },
 }
 
 /// What an option is set to.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, schemars::JsonSchema)]
 #[serde(untagged)]
-pub enum Setting {
+#[schemars(rename = "Setting")]
+pub enum SettingValue {
     /// One of the values to choose from; of a switch, `true` or `false`.
     Value(String),
     /// Of a switch.
@@ -88,7 +90,7 @@ pub enum Setting {
 
 /// Tokens of one turn, as far as the agent says.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
-pub struct Tokens {
+pub struct TurnTokenCounts {
     pub input: u64,
     pub output: u64,
     pub total: u64,
@@ -96,7 +98,7 @@ pub struct Tokens {
 
 /// What a session has used, as far as its agents say. Money is in millionths.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
-pub struct Spent {
+pub struct UsageTotals {
     pub turns: u64,
     pub input_tokens: u64,
     pub output_tokens: u64,
@@ -110,8 +112,8 @@ pub struct Spent {
     day_micros: u64,
 }
 
-impl Spent {
-    pub fn add_turn(&mut self, tokens: Tokens) {
+impl UsageTotals {
+    pub fn add_turn(&mut self, tokens: TurnTokenCounts) {
         self.turns += 1;
         self.input_tokens = self.input_tokens.saturating_add(tokens.input);
         self.output_tokens = self.output_tokens.saturating_add(tokens.output);
@@ -123,18 +125,18 @@ impl Spent {
         let more = sum_micros.checked_sub(self.said_micros).unwrap_or(sum_micros);
         self.said_micros = sum_micros;
         self.cost_micros = self.cost_micros.saturating_add(more);
-        self.day_micros = self.on(day(now)).saturating_add(more);
+        self.day_micros = self.cost_on_day(day(now)).saturating_add(more);
         self.day = day(now);
         self.currency = currency.map(str::to_owned).or(self.currency.take());
     }
 
     /// A new session of the agent's own counts from nothing.
-    pub fn anew(&mut self) {
+    pub fn reset_process_cost(&mut self) {
         self.said_micros = 0;
     }
 
     /// What was spent on a day.
-    pub fn on(&self, day: i64) -> u64 {
+    pub fn cost_on_day(&self, day: i64) -> u64 {
         if self.day == day { self.day_micros } else { 0 }
     }
 }
@@ -146,7 +148,8 @@ pub fn day(time: Time) -> i64 {
 
 /// One step of what an agent means to do.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, schemars::JsonSchema)]
-pub struct Step {
+#[schemars(rename = "Step")]
+pub struct ProgressStep {
     pub text: String,
     pub status: String,
 }
@@ -155,7 +158,7 @@ pub struct Step {
 pub const MAX_STEPS: usize = 50;
 const MAX_STEP: usize = 200;
 
-impl Step {
+impl ProgressStep {
     pub fn new(text: &str, status: &str) -> Self {
         let kept = |text: &str, most: usize| text.chars().take(most).collect();
         Self { text: kept(text, MAX_STEP), status: kept(status, 20) }
@@ -165,15 +168,16 @@ impl Step {
 /// What it takes in a prompt besides words and links.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize, schemars::JsonSchema)]
 #[serde(default)]
-pub struct Takes {
+#[schemars(rename = "Takes")]
+pub struct PromptCapabilities {
     pub image: bool,
     pub audio: bool,
     pub embedded_context: bool,
 }
 
-impl Takes {
+impl PromptCapabilities {
     /// Our own protocol has text only; a resource can be told in words.
-    pub const WORDS: Self = Self { image: false, audio: false, embedded_context: true };
+    pub const TEXT_ONLY: Self = Self { image: false, audio: false, embedded_context: true };
 }
 
 /// A title is one line, as far as people would read it.
@@ -183,15 +187,15 @@ const MAX_FIRST_LINE: usize = 80;
 
 /// A title, as far as it is kept; `None` if it says nothing.
 pub fn title(text: &str) -> Option<String> {
-    beginning(text, MAX_TITLE)
+    truncate_first_line(text, MAX_TITLE)
 }
 
 /// The first line of a prompt, as a title.
 pub fn first_line(text: &str) -> Option<String> {
-    beginning(text, MAX_FIRST_LINE)
+    truncate_first_line(text, MAX_FIRST_LINE)
 }
 
-fn beginning(text: &str, most: usize) -> Option<String> {
+fn truncate_first_line(text: &str, most: usize) -> Option<String> {
     let line = text.trim().lines().next()?.trim_end();
     let Some((end, _)) = line.char_indices().nth(most) else { return Some(line.to_owned()) };
     // The last of the characters is the ellipsis.
@@ -208,14 +212,14 @@ fn beginning(text: &str, most: usize) -> Option<String> {
 
 /// What every bridge shows of it.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
-pub struct Told {
+pub struct AgentInfo {
     pub controls: Controls,
-    pub spent: Spent,
+    pub spent: UsageTotals,
     /// Why no new turn begins, if none does.
     pub capped: Option<String>,
     /// What it said last about how far it has come.
     #[serde(default)]
-    pub steps: Vec<Step>,
+    pub steps: Vec<ProgressStep>,
     /// What it calls the session.
     #[serde(default)]
     pub title: Option<String>,
@@ -224,7 +228,7 @@ pub struct Told {
     pub first_prompt: Option<String>,
     /// Unknown before it was ready, and of agents that do not tell.
     #[serde(default)]
-    pub takes: Option<Takes>,
+    pub takes: Option<PromptCapabilities>,
 }
 
 #[cfg(test)]
@@ -233,7 +237,7 @@ mod tests {
 
     #[test]
     fn a_mode_that_asks_is_one_of_the_offered_modes_and_not_the_current_one() {
-        let named = |id: &&str| Named { id: (*id).to_owned(), name: (*id).to_owned() };
+        let named = |id: &&str| NamedSetting { id: (*id).to_owned(), name: (*id).to_owned() };
         let check = |current: &str, modes: &[&str], expected: Option<&str>| {
             let modes = modes.iter().map(named).collect();
             let controls = Controls { mode: Some(current.to_owned()), modes, ..Controls::default() };
@@ -267,17 +271,17 @@ mod tests {
     #[test]
     fn costs_are_sums_of_one_life_and_of_one_day() {
         let at = |hours: i64| Time::from_millis(hours * 3_600_000);
-        let mut spent = Spent::default();
+        let mut spent = UsageTotals::default();
         spent.add_cost(100, Some("USD"), at(1));
         spent.add_cost(250, None, at(2));
-        assert_eq!((spent.cost_micros, spent.on(0)), (250, 250));
-        spent.anew();
+        assert_eq!((spent.cost_micros, spent.cost_on_day(0)), (250, 250));
+        spent.reset_process_cost();
         spent.add_cost(50, None, at(3));
-        assert_eq!((spent.cost_micros, spent.on(0)), (300, 300));
+        assert_eq!((spent.cost_micros, spent.cost_on_day(0)), (300, 300));
         spent.add_cost(20, None, at(4)); // a sum that falls is a new one
         assert_eq!(spent.cost_micros, 320);
         spent.add_cost(30, None, at(25));
-        assert_eq!((spent.cost_micros, spent.on(0), spent.on(1)), (330, 0, 10));
+        assert_eq!((spent.cost_micros, spent.cost_on_day(0), spent.cost_on_day(1)), (330, 0, 10));
         assert_eq!(spent.currency.as_deref(), Some("USD"));
     }
 }

@@ -4,7 +4,7 @@ use super::{Json, SessionId, Time};
 
 /// Something that goes into the audit.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Audited {
+pub struct NewAuditRow {
     pub at: Time,
     /// `clearance.decided`, `token.created`, …
     pub action: String,
@@ -53,25 +53,25 @@ impl Actor {
 }
 
 /// Names that are not a person's.
-const OURS: &[&str] = &["intercom", "the demo", "SIGHUP"];
+const DAEMON_ACTORS: &[&str] = &["intercom", "the demo", "SIGHUP"];
 /// How a part of the daemon is called, before what it does: `intercom, unused`.
 const PART_OF_OURS: &str = "intercom, ";
 const UNKNOWN: &str = "nobody";
 /// How an agent's process is called, before its session.
-pub const AGENT_OF: &str = "agent of ";
+pub const AGENT_PREFIX: &str = "agent of ";
 
 impl AuditRow {
     pub fn actor(&self) -> Actor {
         #[derive(serde::Deserialize)]
-        struct Said {
+        struct AuditVia {
             via: Option<String>,
         }
-        let said: Option<Said> = serde_json::from_str(self.data.as_str()).ok();
+        let said: Option<AuditVia> = serde_json::from_str(self.data.as_str()).ok();
         match self.by.as_str() {
             _ if said.and_then(|said| said.via).as_deref() == Some(VIA_POLICY) => Actor::Rule,
-            by if OURS.contains(&by) || by.starts_with(PART_OF_OURS) => Actor::Intercom,
+            by if DAEMON_ACTORS.contains(&by) || by.starts_with(PART_OF_OURS) => Actor::Intercom,
             UNKNOWN => Actor::Nobody,
-            by if by.starts_with(AGENT_OF) => Actor::Agent,
+            by if by.starts_with(AGENT_PREFIX) => Actor::Agent,
             _ => Actor::Person,
         }
     }

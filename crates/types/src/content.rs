@@ -32,22 +32,22 @@ impl Content {
 
     /// In words, for people and for agents that take nothing else.
     pub fn text(&self) -> String {
-        let words: Vec<String> = self.blocks().into_iter().map(in_words).collect();
+        let words: Vec<String> = self.blocks().into_iter().map(block_text).collect();
         words.join("\n").trim().to_owned()
     }
 
     /// With other words: the first block of text has them, the others are gone, all else stays.
     #[must_use]
-    pub fn reworded(&self, text: &str) -> Self {
+    pub fn with_text(&self, text: &str) -> Self {
         #[derive(Serialize)]
-        struct Words<'a> {
+        struct TextBlock<'a> {
             r#type: &'static str,
             text: &'a str,
         }
-        let words = Json::of(&Words { r#type: "text", text });
+        let words = Json::of(&TextBlock { r#type: "text", text });
         let (mut blocks, mut said) = (Vec::new(), false);
         for block in self.blocks() {
-            if sort(block) != "text" {
+            if block_type(block) != "text" {
                 blocks.push(Json::raw(block));
             } else if !std::mem::replace(&mut said, true) {
                 blocks.push(words.clone());
@@ -60,15 +60,15 @@ impl Content {
     }
 }
 
-fn sort(block: &RawValue) -> String {
+fn block_type(block: &RawValue) -> String {
     #[derive(Deserialize)]
-    struct Sort {
+    struct BlockType {
         r#type: String,
     }
-    serde_json::from_str::<Sort>(block.get()).map(|block| block.r#type).unwrap_or_default()
+    serde_json::from_str::<BlockType>(block.get()).map(|block| block.r#type).unwrap_or_default()
 }
 
-fn in_words(block: &RawValue) -> String {
+fn block_text(block: &RawValue) -> String {
     let block: Value = serde_json::from_str(block.get()).unwrap_or_default();
     let of = |value: &Value, name: &str| value[name].as_str().unwrap_or_default().to_owned();
     match block["type"].as_str().unwrap_or_default() {
@@ -132,8 +132,8 @@ mod tests {
             r#"[{image},{{"type":"text","text":"a"}},{{"type":"x"}},{{"type":"text","text":"b"}}]"#
         ));
         let expected = format!(r#"[{image},{{"type":"text","text":"c \"d\""}},{{"type":"x"}}]"#);
-        assert_eq!(two.reworded("c \"d\"").as_json().as_str(), expected);
-        let none = content(&format!("[{image}]")).reworded("c");
+        assert_eq!(two.with_text("c \"d\"").as_json().as_str(), expected);
+        let none = content(&format!("[{image}]")).with_text("c");
         assert_eq!(none.as_json().as_str(), format!(r#"[{{"type":"text","text":"c"}},{image}]"#));
     }
 }

@@ -11,7 +11,7 @@ use crate::{Event, EventKind};
 
 /// The meaning of an event for the message that is open in its session.
 #[derive(Debug, PartialEq, Eq)]
-pub enum Fold {
+pub enum FoldEffect {
     Chunk(MessageChunk),
     /// The message stays open.
     Aside,
@@ -20,20 +20,20 @@ pub enum Fold {
 }
 
 /// Reads an event of the log.
-pub fn fold(event: &Event) -> Fold {
+pub fn fold(event: &Event) -> FoldEffect {
     match event {
         Event::Update(message) => match message.update() {
-            Some(AgentUpdate::Chunk(chunk)) => Fold::Chunk(chunk),
+            Some(AgentUpdate::Chunk(chunk)) => FoldEffect::Chunk(chunk),
             Some(AgentUpdate::ToolCall { .. } | AgentUpdate::Tool { .. } | AgentUpdate::Plan(_)) | None => {
-                Fold::End
+                FoldEffect::End
             }
             // The agent tells about itself, or something that we do not know.
-            Some(_) => Fold::Aside,
+            Some(_) => FoldEffect::Aside,
         },
         // Of an event that cannot be read, its name says enough.
-        Event::Other { kind, .. } if EventKind::parse(kind).is_some_and(is_aside) => Fold::Aside,
-        event if event.kind().is_some_and(is_aside) => Fold::Aside,
-        _ => Fold::End,
+        Event::Other { kind, .. } if EventKind::parse(kind).is_some_and(is_aside) => FoldEffect::Aside,
+        event if event.kind().is_some_and(is_aside) => FoldEffect::Aside,
+        _ => FoldEffect::End,
     }
 }
 
@@ -93,13 +93,13 @@ mod tests {
             let (mut messages, mut open) = (Vec::new(), None::<OpenMessage>);
             for event in case.events() {
                 match fold(&event) {
-                    Fold::Aside => {}
-                    Fold::End => open = None,
-                    Fold::Chunk(chunk) if open.as_mut().is_some_and(|open| open.take(&chunk)) => {
+                    FoldEffect::Aside => {}
+                    FoldEffect::End => open = None,
+                    FoldEffect::Chunk(chunk) if open.as_mut().is_some_and(|open| open.take(&chunk)) => {
                         let (_, text): &mut (String, String) = messages.last_mut().unwrap();
                         text.push_str(&chunk.text);
                     }
-                    Fold::Chunk(chunk) => {
+                    FoldEffect::Chunk(chunk) => {
                         if let Some(begun) = OpenMessage::begin(&chunk) {
                             let speaker = format!("{:?}", begun.speaker).to_lowercase();
                             messages.push((speaker, chunk.text));

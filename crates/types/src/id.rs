@@ -32,9 +32,9 @@ pub struct BadId {
 }
 
 /// An id with its prefix, which is why it reads as text.
-type Text = [u8; PREFIX + LEN];
+type IdText = [u8; PREFIX + LEN];
 
-fn encode(seed: Seed, prefix: &str) -> Text {
+fn encode(seed: Seed, prefix: &str) -> IdText {
     let mut bits = seed.iter().fold(0u128, |acc, byte| (acc << 8) | u128::from(*byte));
     let mut out = [0; PREFIX + LEN];
     out[..PREFIX].copy_from_slice(prefix.as_bytes());
@@ -45,9 +45,9 @@ fn encode(seed: Seed, prefix: &str) -> Text {
     out
 }
 
-fn decode(text: &str, prefix: &'static str) -> Result<Text, BadId> {
+fn decode(text: &str, prefix: &'static str) -> Result<IdText, BadId> {
     let bad = BadId { prefix };
-    let id: Text = text.as_bytes().try_into().map_err(|_| bad)?;
+    let id: IdText = text.as_bytes().try_into().map_err(|_| bad)?;
     let is_id = text.starts_with(prefix) && id[PREFIX..].iter().all(|c| ALPHABET.contains(c));
     if is_id { Ok(id) } else { Err(bad) }
 }
@@ -56,7 +56,7 @@ macro_rules! id {
     ($(#[$doc:meta])* $name:ident, $prefix:literal) => {
         $(#[$doc])*
         #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
-        pub struct $name(Text);
+        pub struct $name(IdText);
 
         impl $name {
             pub const PREFIX: &'static str = $prefix;

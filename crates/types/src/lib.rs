@@ -6,16 +6,17 @@
 pub mod access;
 pub mod action;
 pub mod agent;
+pub mod agent_message;
 pub mod audit;
 pub mod clearance;
 pub mod content;
-pub mod daily;
+pub mod daily_window;
 pub mod delivery;
 pub mod duration;
-pub mod errand;
 pub mod event;
 pub mod failure;
 pub mod fold;
+pub mod host_call;
 pub mod id;
 pub mod json;
 pub mod ledger_rebuild;
@@ -26,7 +27,6 @@ pub mod preset;
 pub mod prompt;
 pub mod question;
 pub mod received_event;
-pub mod said;
 #[cfg(any(test, feature = "samples"))]
 pub mod samples;
 pub mod session;
@@ -37,19 +37,26 @@ pub mod text;
 pub mod time;
 
 pub use access::{Grant, Role, Token, WebSession};
-pub use agent::{Controls, Named, Set, Setting, Spent, Step, Takes, Tokens, Told};
-pub use audit::{AGENT_OF, AuditRow, Audited, VIA_POLICY};
+pub use agent::{
+    AgentInfo, ControlChange, Controls, NamedSetting, ProgressStep, PromptCapabilities, SettingValue,
+    TurnTokenCounts, UsageTotals,
+};
+pub use agent_message::{
+    AgentCommand, AgentMessage, ClearanceRequest, FaultCode, HeartbeatProgress, LimitResetTime, LineExcerpt,
+    LineRejection, RequestFault, ToolCallState,
+};
+pub use audit::{AGENT_PREFIX, AuditRow, NewAuditRow, VIA_POLICY};
 pub use clearance::{
     Choice, Clearance, ClearanceStatus, Decision, Outcome, Quorum, RememberChoice, RememberedRule, Risk,
     Ruling, Verdict,
 };
 pub use content::Content;
-pub use daily::Daily;
+pub use daily_window::DailyWindow;
 pub use delivery::Delivery;
 pub use duration::parse_duration;
-pub use errand::{Errand, Reply, Verb, Wants};
 pub use event::{Event, EventKind, LoggedEvent, NewEvent};
 pub use failure::{Failure, FailureKind, NOT_STARTED};
+pub use host_call::{HostCall, HostCallReply, HostCallRequest, TerminalOperation};
 pub use id::{ClearanceId, GrantId, PromptId, QuestionId, SessionId, TokenId, TurnId, WebSessionId};
 pub use json::{Json, RequestId};
 pub use ledger_rebuild::{
@@ -61,15 +68,14 @@ pub use policy::{
     ClearanceExplanation, ConfigReload, RuleExplanation, RulesDifference, RulesTest, RulesTestResult,
 };
 pub use preset::Preset;
-pub use prompt::{NewPrompt, Prompt, PromptChange, PromptState, Wording};
+pub use prompt::{NewPrompt, Prompt, PromptBody, PromptChange, PromptState};
 pub use question::{Answer, Question, QuestionAnswer, QuestionStatus};
 pub use received_event::ReceivedEvent;
-pub use said::{Ask, Call, Fault, FaultCode, Line, Outbound, Progress, Rejection, Resets, Said};
 pub use session::{
     AgentStanding, Exit, OnClientLeft, PendingRequests, Phase, RunningTool, Session, SessionExit,
-    SessionFailure, SessionProcess, SessionRecord, SessionTurn, StopMode, Turn, Usage, Watched,
+    SessionFailure, SessionProcess, SessionRecord, SessionTurn, StopMode, Turn, Usage, WatchState,
 };
-pub use stall::{LadderChoice, NUDGE_TEXT, Rung, Running, Situation, Standing, span};
+pub use stall::{AgentCondition, LadderChoice, NUDGE_TEXT, Rung, RunningWork, Situation, span};
 pub use steering::{
     AgentChange, FailureSeen, InterruptAnswer, InterruptRequest, LadderChange, NewSession, NudgeAnswer,
     NudgeRequest, PresetChange, SettingAgreed, SettingChange, SettingSent, SettingWait, SnoozeRequest,

@@ -75,19 +75,19 @@ impl PromptState {
 
 /// What a prompt says.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Wording {
+pub struct PromptBody {
     pub text: String,
     /// All of it, for agents that take more than words.
     pub content: Option<Content>,
 }
 
-impl From<String> for Wording {
+impl From<String> for PromptBody {
     fn from(text: String) -> Self {
         Self { text, content: None }
     }
 }
 
-impl From<&str> for Wording {
+impl From<&str> for PromptBody {
     fn from(text: &str) -> Self {
         text.to_owned().into()
     }

@@ -19,7 +19,7 @@ pub struct ReceivedEvent {
 impl ReceivedEvent {
     pub fn parse(raw: &str) -> Result<Self, serde_json::Error> {
         #[derive(Deserialize)]
-        struct Received {
+        struct ReceivedFields {
             seq: u64,
             session: String,
             at: String,
@@ -27,7 +27,7 @@ impl ReceivedEvent {
             #[serde(default)]
             data: Option<Json>,
         }
-        let Received { seq, session, at, kind, data } = serde_json::from_str(raw)?;
+        let ReceivedFields { seq, session, at, kind, data } = serde_json::from_str(raw)?;
         let data = data.unwrap_or_else(|| Json::trusted("null"));
         let event = Event::parse(&kind, &data);
         // Between the tokens of JSON a line feed is only space, and inside a string there is none.

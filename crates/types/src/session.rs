@@ -8,8 +8,8 @@ use serde::{Deserialize, Serialize};
 
 use super::time::rfc3339;
 use super::{
-    Controls, Failure, FailureKind, LadderChoice, OpenEnum, Preset, SessionId, Situation, Standing, Step,
-    Takes, Time, Told, TurnId,
+    AgentCondition, AgentInfo, Controls, Failure, FailureKind, LadderChoice, OpenEnum, Preset, ProgressStep,
+    PromptCapabilities, SessionId, Situation, Time, TurnId,
 };
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Serialize, Deserialize, schemars::JsonSchema)]
@@ -137,8 +137,8 @@ pub struct SessionRecord {
     /// Why policy does not bind its agent, if it does not.
     pub unenforced: Option<String>,
     pub preset: Preset,
-    pub watched: Watched,
-    pub told: Told,
+    pub watch_state: WatchState,
+    pub agent_info: AgentInfo,
     /// The time of its newest event, which only the log knows.
     pub updated_at: Option<Time>,
 }
@@ -191,9 +191,9 @@ impl TryFrom<String> for OnClientLeft {
 
 /// What the watch over a session has come to.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
-pub struct Watched {
+pub struct WatchState {
     /// Where its agent stands, if that says more than its phase.
-    pub standing: Option<Standing>,
+    pub standing: Option<AgentCondition>,
     pub ladder: LadderChoice,
     pub snoozed_until: Option<Time>,
     /// Since when it is in its phase; not known of one from before this was kept.
@@ -270,12 +270,12 @@ pub struct Session {
     /// What can be set of its agent, and what is; `null` where nothing can.
     pub controls: Option<Controls>,
     /// What its agent takes in a prompt besides words and links; `null` where it does not tell.
-    pub prompt_capabilities: Option<Takes>,
+    pub prompt_capabilities: Option<PromptCapabilities>,
     /// What it has used, by its agent's own word; `null` if that says nothing.
     pub spent: Option<Usage>,
     /// Its plan and how far it has come, by its agent's own word.
     #[serde(default)]
-    pub progress: Vec<Step>,
+    pub progress: Vec<ProgressStep>,
 }
 
 /// The turn that runs.

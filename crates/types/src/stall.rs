@@ -68,19 +68,19 @@ impl Situation {
 
 /// What runs in its name: a tool that it told of, or a process below it.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
-pub struct Running {
+pub struct RunningWork {
     pub name: String,
     pub since: Time,
 }
 
 /// Where an agent stands, and why. Times, not lengths: it is put in words when somebody looks.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
-pub struct Standing {
+pub struct AgentCondition {
     pub state: Situation,
     pub since: Time,
     /// Why, as far as that does not change with time: "nothing said, nothing runs".
     pub why: String,
-    pub running: Option<Running>,
+    pub running: Option<RunningWork>,
     /// What was done about it: "nudged 1/2".
     pub done: Option<String>,
     /// When it ends by itself: the limit of its service.
@@ -90,7 +90,7 @@ pub struct Standing {
     pub ladder_off: bool,
 }
 
-impl Standing {
+impl AgentCondition {
     /// Without anything more to say about it.
     pub fn new(state: Situation, since: Time) -> Self {
         Self {
@@ -266,23 +266,24 @@ mod tests {
     fn a_standing_is_a_sentence() {
         let now = Time::from_millis(1_000_000_000);
         let ago = |minutes: i64| now.minus_millis(minutes * 60_000);
-        let stuck = Standing {
+        let stuck = AgentCondition {
             state: Situation::Stuck,
             since: ago(7),
             why: "no CPU".to_owned(),
-            running: Some(Running { name: "cargo test".to_owned(), since: ago(6) }),
+            running: Some(RunningWork { name: "cargo test".to_owned(), since: ago(6) }),
             done: Some("nudged 1/2".to_owned()),
             until: None,
             snoozed_until: None,
             ladder_off: false,
         };
         assert_eq!(stuck.sentence(now), "stuck 7m: cargo test running 6m, no CPU; nudged 1/2");
-        let snoozed = Standing { snoozed_until: Some(now.plus(Duration::from_mins(30))), ..stuck.clone() };
+        let snoozed =
+            AgentCondition { snoozed_until: Some(now.plus(Duration::from_mins(30))), ..stuck.clone() };
         assert_eq!(
             snoozed.sentence(now),
             "stuck 7m: cargo test running 6m, no CPU; nudged 1/2; snoozed for 30m"
         );
-        let limited = Standing {
+        let limited = AgentCondition {
             state: Situation::WaitingForService,
             why: "usage limit".to_owned(),
             running: None,

@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 
 use serde::{Deserialize, Serialize};
 
-use super::{Delivery, Json, OpenEnum, Phase, SessionId, Setting};
+use super::{Delivery, Json, OpenEnum, Phase, SessionId, SettingValue};
 
 /// A session to be started: exactly one of `agent` and `command`.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize, schemars::JsonSchema)]
@@ -96,7 +96,7 @@ pub struct SettingChange {
     pub option: Option<String>,
     /// Of an option that is on or off, a boolean will do.
     #[serde(skip_serializing_if = "Option::is_none")]
-    pub value: Option<Setting>,
+    pub value: Option<SettingValue>,
     /// Waits for the agent's answer, instead of for its delivery.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub wait: Option<SettingWait>,

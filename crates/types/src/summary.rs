@@ -8,12 +8,12 @@ use schemars::JsonSchema;
 use serde::Serialize;
 use serde_json::Value;
 
-use crate::action::{self, Parts};
+use crate::action::{self, ActionParts};
 use crate::event::{
     AgentExited, AgentUpdate, ClearanceRequested, PlanStep, SessionCreated, Speaker, UnknownMessage,
 };
 use crate::text::{clean, clean_block, cut, cut_words, plural, quoted, short};
-use crate::{ClearanceId, Event, PromptId, QuestionId, Risk, Rung, Setting, Time};
+use crate::{ClearanceId, Event, PromptId, QuestionId, Risk, Rung, SettingValue, Time};
 
 mod requests;
 mod stalls;
@@ -142,23 +142,24 @@ impl Event {
                 Summary::new(Tone::Plain, format!("preset {}{}", changed.preset.as_str(), by(&changed.by)))
             }
             Self::AgentSpawned(spawned) => {
-                let life = life(spawned.generation);
+                let life = generation_suffix(spawned.generation);
                 Summary::new(Tone::Plain, format!("agent started, pid {}{life}", spawned.pid))
             }
             Self::AgentReady(ready) => {
-                let mode =
-                    ready.profile_mode().map(|mode| word(", in mode ", &mode) + " as its profile says");
+                let mode = ready
+                    .profile_mode()
+                    .map(|mode| word_suffix(", in mode ", &mode) + " as its profile says");
                 Summary::new(Tone::Plain, format!("agent is ready{}", mode.unwrap_or_default()))
             }
             Self::TurnStarted(started) => {
-                Summary::new(Tone::Plain, format!("turn started{}", part(": ", &started.cause)))
+                Summary::new(Tone::Plain, format!("turn started{}", clean_suffix(": ", &started.cause)))
             }
             Self::TurnEnded(ended) => {
-                Summary::new(Tone::Plain, format!("turn ended{}", word(": ", &ended.stop_reason)))
+                Summary::new(Tone::Plain, format!("turn ended{}", word_suffix(": ", &ended.stop_reason)))
             }
             Self::SessionStopping(stopping) => Summary::new(
                 Tone::Warning,
-                format!("stopping ({}){}", stopping.how.as_str(), part(", by ", &stopping.by)),
+                format!("stopping ({}){}", stopping.how.as_str(), clean_suffix(", by ", &stopping.by)),
             ),
             Self::SessionUnenforced(unenforced) => {
                 let why = unenforced.why.as_deref();
@@ -167,30 +168,35 @@ impl Event {
             }
             Self::SessionResumed(resumed) => Summary::new(
                 Tone::Strong,
-                format!("resumed{}{}", life(resumed.generation), part(", by ", &resumed.by)),
+                format!(
+                    "resumed{}{}",
+                    generation_suffix(resumed.generation),
+                    clean_suffix(", by ", &resumed.by)
+                ),
             ),
             Self::SessionKept(kept) => {
                 Summary::new(Tone::Quiet, format!("stays when its ACP client leaves: used{}", by(&kept.by)))
             }
             Self::SessionAdopted(adopted) => {
                 let pid = adopted.pid.map(|pid| format!(", pid {pid}")).unwrap_or_default();
-                let (life, why) = (life(adopted.generation), clean(&adopted.why));
+                let (life, why) = (generation_suffix(adopted.generation), clean(&adopted.why));
                 Summary::new(Tone::Bad, format!("adopted as an orphan{pid}{life}: {why}"))
             }
             Self::SessionEnded(ended) => Summary::new(
                 Tone::Strong,
-                format!("session ended{}", end_in_words(ended.why.as_deref(), &ended.reason)),
+                format!("session ended{}", exit_suffix(ended.why.as_deref(), &ended.reason)),
             ),
             Self::SessionSeen(seen) => Summary::new(
                 Tone::Quiet,
-                format!("its failure was seen{}{}", by(&seen.by), part(": ", &seen.reason)),
+                format!("its failure was seen{}{}", by(&seen.by), clean_suffix(": ", &seen.reason)),
             ),
-            Self::OutputIncomplete(incomplete) => {
-                Summary::new(Tone::Bad, format!("output may be missing{}", part(": ", &incomplete.why)))
-            }
+            Self::OutputIncomplete(incomplete) => Summary::new(
+                Tone::Bad,
+                format!("output may be missing{}", clean_suffix(": ", &incomplete.why)),
+            ),
             Self::AgentExited(exited) => agent_exited(exited),
             Self::SpendCapped(capped) => {
-                Summary::new(Tone::Bad, format!("no new turn begins{}", part(": ", &capped.why)))
+                Summary::new(Tone::Bad, format!("no new turn begins{}", clean_suffix(": ", &capped.why)))
             }
             _ => return None,
         })
@@ -205,14 +211,23 @@ impl Event {
             }
             Self::Heartbeat(message) => {
                 let steps = steps(&message.progress());
-                Summary::spoken(Speaker::Agent, Tone::Quiet, &format!("heartbeat{}", part(": ", &steps)))
+                Summary::spoken(
+                    Speaker::Agent,
+                    Tone::Quiet,
+                    &format!("heartbeat{}", clean_suffix(": ", &steps)),
+                )
             }
             Self::Update(message) => agent_update(&message.update()?),
             Self::LineRejected(rejected) => {
                 let rejection = &rejected.0;
-                let of = rejection.method.as_deref().map(|method| word(" of ", method)).unwrap_or_default()
-                    + &rejection.field.as_deref().map(|field| word(", field ", field)).unwrap_or_default();
-                let (why, bytes) = (part(": ", &rejection.reason), rejection.bytes);
+                let of =
+                    rejection.method.as_deref().map(|method| word_suffix(" of ", method)).unwrap_or_default()
+                        + &rejection
+                            .field
+                            .as_deref()
+                            .map(|field| word_suffix(", field ", field))
+                            .unwrap_or_default();
+                let (why, bytes) = (clean_suffix(": ", &rejection.reason), rejection.bytes);
                 let sentence = format!("a line{of} was rejected{why} ({bytes} bytes)");
                 Summary::new(Tone::Bad, sentence).below(&rejection.excerpt)
             }
@@ -242,7 +257,7 @@ impl Event {
                 format!("prompt{} changed{}", prompt(amended.prompt), by(&amended.by)),
             ),
             Self::PromptRequeued(requeued) => {
-                let (id, why) = (prompt(requeued.prompt), part(": ", &requeued.cause));
+                let (id, why) = (prompt(requeued.prompt), clean_suffix(": ", &requeued.cause));
                 Summary::new(
                     Tone::Warning,
                     format!("prompt{id} is kept and is sent again when the agent is restarted{why}"),
@@ -264,24 +279,30 @@ impl Event {
             Self::InterruptUndelivered(lost) => undelivered("the interrupt", &lost.cause),
             Self::AgentSetting(setting) => {
                 let value = match &setting.value {
-                    Some(Setting::Switch(on)) => on.to_string(),
-                    Some(Setting::Value(value)) => clean(value),
+                    Some(SettingValue::Switch(on)) => on.to_string(),
+                    Some(SettingValue::Value(value)) => clean(value),
                     None => String::new(),
                 };
-                let what = setting.mode.as_deref().map(|mode| part("mode ", mode)).unwrap_or_default()
-                    + &setting.model.as_deref().map(|model| part("model ", model)).unwrap_or_default()
-                    + &setting
-                        .option
-                        .as_deref()
-                        .map(|name| format!("{} = ", clean(name)))
-                        .unwrap_or_default()
-                    + &value;
+                let what =
+                    setting.mode.as_deref().map(|mode| clean_suffix("mode ", mode)).unwrap_or_default()
+                        + &setting
+                            .model
+                            .as_deref()
+                            .map(|model| clean_suffix("model ", model))
+                            .unwrap_or_default()
+                        + &setting
+                            .option
+                            .as_deref()
+                            .map(|name| format!("{} = ", clean(name)))
+                            .unwrap_or_default()
+                        + &value;
                 Summary::new(Tone::Person, format!("set{}: {what}", by(&setting.by)))
             }
             Self::SettingAccepted(_) => Summary::new(Tone::Quiet, "the agent has set it"),
-            Self::SettingRefused(refused) => {
-                Summary::new(Tone::Bad, format!("that could not be set{}", word(": ", &refused.reason)))
-            }
+            Self::SettingRefused(refused) => Summary::new(
+                Tone::Bad,
+                format!("that could not be set{}", word_suffix(": ", &refused.reason)),
+            ),
             _ => return None,
         })
     }
@@ -291,14 +312,14 @@ impl Event {
         Some(match self {
             Self::FileRead(read) => Summary::new(
                 Tone::Quiet,
-                format!("read{} for the agent ({} bytes)", word(" ", &read.path), read.bytes),
+                format!("read{} for the agent ({} bytes)", word_suffix(" ", &read.path), read.bytes),
             ),
             Self::FileWritten(written) => Summary::new(
                 Tone::Plain,
-                format!("wrote{} for the agent ({} bytes)", word(" ", &written.path), written.bytes),
+                format!("wrote{} for the agent ({} bytes)", word_suffix(" ", &written.path), written.bytes),
             ),
             Self::TerminalStarted(started) => {
-                let (terminal, command) = (clean(&started.terminal), word(" ", &started.command));
+                let (terminal, command) = (clean(&started.terminal), word_suffix(" ", &started.command));
                 Summary::new(Tone::Plain, format!("{terminal} runs{command}, pid {}", started.pid))
             }
             Self::TerminalOutput(output) => Summary::new(
@@ -314,12 +335,12 @@ impl Event {
             Self::TerminalEnded(ended) => {
                 let code = ended.code.map(|code| format!(": exit code {code}")).unwrap_or_default();
                 let signal = ended.signal.map(|signal| format!(": signal {signal}")).unwrap_or_default();
-                let why = ended.reason.as_deref().map(|why| part(": ", why)).unwrap_or_default();
+                let why = ended.reason.as_deref().map(|why| clean_suffix(": ", why)).unwrap_or_default();
                 Summary::new(Tone::Plain, format!("{} ended{code}{signal}{why}", clean(&ended.terminal)))
             }
             Self::HostCallFailed(failed) => Summary::new(
                 Tone::Warning,
-                format!("{} was not done{}", clean(&failed.method), part(": ", &failed.reason)),
+                format!("{} was not done{}", clean(&failed.method), clean_suffix(": ", &failed.reason)),
             ),
             _ => return None,
         })
@@ -334,7 +355,7 @@ impl UnknownMessage {
     pub fn in_words(&self) -> String {
         let message = self.read();
         match (message.get("method").and_then(Value::as_str), message.get("error")) {
-            (Some(method), _) => format!("unknown message {}", in_words(method)),
+            (Some(method), _) => format!("unknown message {}", word_or_quote(method)),
             (None, Some(error)) => {
                 let why = error
                     .get("message")
@@ -362,11 +383,11 @@ impl UnknownMessage {
 fn session_created(created: &SessionCreated) -> Summary {
     let agent = created.agent.as_deref().unwrap_or(&created.command);
     let agent = if agent.is_empty() { "an agent".to_owned() } else { clean(agent) };
-    let name = created.name.as_deref().map(|name| part(" ", name)).unwrap_or_default();
-    let within = part(" in ", &created.workspace.display().to_string());
+    let name = created.name.as_deref().map(|name| clean_suffix(" ", name)).unwrap_or_default();
+    let within = clean_suffix(" in ", &created.workspace.display().to_string());
     Summary::new(
         Tone::Strong,
-        format!("session{name} created: {agent}{within}{}", part(", by ", &created.by)),
+        format!("session{name} created: {agent}{within}{}", clean_suffix(", by ", &created.by)),
     )
 }
 
@@ -376,7 +397,7 @@ fn agent_exited(exited: &AgentExited) -> Summary {
         (None, Some(signal)) => format!(" by signal {signal}"),
         (None, None) => String::new(),
     };
-    let steps = part(" after ", &exited.steps.join(", "));
+    let steps = clean_suffix(" after ", &exited.steps.join(", "));
     let killed = if exited.killed == 0 { String::new() } else { format!(", {} killed", exited.killed) };
     let tone = if exited.code == Some(0) { Tone::Plain } else { Tone::Bad };
     Summary::new(tone, format!("agent exited{how}{steps}{killed}")).below(&exited.stderr_tail)
@@ -385,7 +406,7 @@ fn agent_exited(exited: &AgentExited) -> Summary {
 fn agent_update(update: &AgentUpdate) -> Summary {
     let tells = |text: String| Summary::spoken(Speaker::Agent, Tone::Quiet, &text);
     let optional = |before: &str, text: &Option<String>| {
-        text.as_deref().map(|text| part(before, text)).unwrap_or_default()
+        text.as_deref().map(|text| clean_suffix(before, text)).unwrap_or_default()
     };
     match update {
         AgentUpdate::Chunk(chunk) => Summary::spoken(chunk.speaker, chunk.speaker.tone(), &chunk.text),
@@ -409,7 +430,7 @@ fn agent_update(update: &AgentUpdate) -> Summary {
             let size = size.map(|size| format!(" of {size}")).unwrap_or_default();
             tells(format!("context{used}{size}"))
         }
-        AgentUpdate::Other(name) => tells(format!("update {}", in_words(name))),
+        AgentUpdate::Other(name) => tells(format!("update {}", word_or_quote(name))),
     }
 }
 
@@ -444,23 +465,23 @@ fn other(name: &str, data: &str) -> Summary {
     let words = fields.filter(|(_, value)| !value.is_null()).take(MAX_DETAILS).map(|(key, value)| {
         let value = match value {
             Value::Array(_) | Value::Object(_) => "…".to_owned(),
-            Value::String(text) => in_words(&clean(text)),
-            other => in_words(&clean(&other.to_string())),
+            Value::String(text) => word_or_quote(&clean(text)),
+            other => word_or_quote(&clean(&other.to_string())),
         };
         format!("{} {}", clean(&key.replace('_', " ")), cut(&value, MAX_DETAIL))
     });
     let words: Vec<String> = words.collect();
-    Summary::new(Tone::Plain, format!("{}{}", clean(name), part(": ", &words.join(", "))))
+    Summary::new(Tone::Plain, format!("{}{}", clean(name), clean_suffix(": ", &words.join(", "))))
 }
 
 fn undelivered(what: &str, cause: &str) -> Summary {
-    Summary::new(Tone::Bad, format!("{what} was NOT delivered{}", part(": ", cause)))
+    Summary::new(Tone::Bad, format!("{what} was NOT delivered{}", clean_suffix(": ", cause)))
 }
 
 /// The subject of a request for a clearance. Daemons of old did not log its line.
 fn subject(requested: &ClearanceRequested) -> String {
     let action = requested.action.clone().or_else(|| {
-        action::action(Parts {
+        action::action(ActionParts {
             command: requested.command.as_deref(),
             tool: requested.tool.as_deref(),
             file_path: requested.file_path.as_deref(),
@@ -472,22 +493,22 @@ fn subject(requested: &ClearanceRequested) -> String {
 }
 
 /// The end of a process in words, else the short reason of older logs and of ends that somebody caused.
-fn end_in_words(why: Option<&str>, reason: &str) -> String {
-    part(": ", why.unwrap_or(reason))
+fn exit_suffix(why: Option<&str>, reason: &str) -> String {
+    clean_suffix(": ", why.unwrap_or(reason))
 }
 
 /// Text on one line behind these words; nothing if there is none.
-fn part(before: &str, text: &str) -> String {
+fn clean_suffix(before: &str, text: &str) -> String {
     if text.is_empty() { String::new() } else { format!("{before}{}", clean(text)) }
 }
 
 /// A word of an agent behind these words of ours.
-fn word(before: &str, text: &str) -> String {
-    if text.is_empty() { String::new() } else { format!("{before}{}", in_words(&clean(text))) }
+fn word_suffix(before: &str, text: &str) -> String {
+    if text.is_empty() { String::new() } else { format!("{before}{}", word_or_quote(&clean(text))) }
 }
 
 /// A word of an agent as it is, anything longer in quotes.
-fn in_words(text: &str) -> String {
+fn word_or_quote(text: &str) -> String {
     let plain = |c: char| c.is_ascii_alphanumeric() || matches!(c, '_' | '-' | '.' | '/' | '$');
     if (1..=MAX_WORD).contains(&text.len()) && text.chars().all(plain) {
         text.to_owned()
@@ -497,14 +518,14 @@ fn in_words(text: &str) -> String {
 }
 
 fn by(name: &str) -> String {
-    part(" by ", name)
+    clean_suffix(" by ", name)
 }
 
 fn colon(text: &str) -> &'static str {
     if text.is_empty() { "" } else { ": " }
 }
 
-fn life(generation: u32) -> String {
+fn generation_suffix(generation: u32) -> String {
     if generation < 2 { String::new() } else { format!(", generation {generation}") }
 }
 

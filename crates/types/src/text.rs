@@ -34,7 +34,7 @@ fn sanitize(text: &str, line_feed: &str, tab: &str) -> String {
             '\t' => clean.push_str(tab),
             // Asks for the coloured form of the symbol before it, which is harmless and common.
             '\u{fe0f}' if before >= '\u{203c}' && before != '\u{fe0f}' => clean.push(c),
-            c if deceives(c) => {
+            c if is_deceptive(c) => {
                 write!(clean, "<U+{:04X}>", u32::from(c)).expect("a string takes every write");
             }
             c => clean.push(c),
@@ -48,7 +48,7 @@ fn sanitize(text: &str, line_feed: &str, tab: &str) -> String {
 pub fn escape_json(json: &str) -> String {
     let mut escaped = String::with_capacity(json.len());
     for c in json.chars() {
-        if c != '\n' && deceives(c) {
+        if c != '\n' && is_deceptive(c) {
             for unit in c.encode_utf16(&mut [0; 2]) {
                 write!(escaped, "\\u{unit:04x}").expect("a string takes every write");
             }
@@ -60,7 +60,7 @@ pub fn escape_json(json: &str) -> String {
 }
 
 /// Control characters, bidirectional controls, and characters of no width.
-fn deceives(c: char) -> bool {
+fn is_deceptive(c: char) -> bool {
     c.is_control()
         || matches!(c,
             '\u{ad}' | '\u{34f}' | '\u{61c}' | '\u{115f}' | '\u{1160}' | '\u{17b4}' | '\u{17b5}'
@@ -250,7 +250,7 @@ mod tests {
     fn nothing_that_deceives_survives_cleaning() {
         for c in '\0'..=char::MAX {
             let shown = clean(&format!("a{c}b"));
-            assert!(!shown.chars().any(deceives), "{c:?} survives as {shown:?}");
+            assert!(!shown.chars().any(is_deceptive), "{c:?} survives as {shown:?}");
         }
     }
 

@@ -86,8 +86,8 @@ pub mod rfc3339 {
 
         pub fn deserialize<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Option<Time>, D::Error> {
             #[derive(Deserialize)]
-            struct Wrapped(#[serde(with = "super")] Time);
-            Ok(Option::<Wrapped>::deserialize(deserializer)?.map(|Wrapped(time)| time))
+            struct Rfc3339Time(#[serde(with = "super")] Time);
+            Ok(Option::<Rfc3339Time>::deserialize(deserializer)?.map(|Rfc3339Time(time)| time))
         }
     }
 }

@@ -11,16 +11,16 @@
 //! word, and whatever came stays beside it as raw JSON. What we send is made of the schema's own types.
 
 pub mod answer;
-pub mod asked;
+pub mod client_messages;
+pub mod client_request;
+pub mod error_answer;
 mod input;
 pub mod permission;
 pub mod request;
 pub mod send;
-pub mod tell;
 #[cfg(test)]
 mod tests;
 pub mod tool;
-pub mod trouble;
 pub mod update;
 
 use std::borrow::Cow;
@@ -104,17 +104,20 @@ fn capable(raw: Option<&RawValue>) -> bool {
 /// of them twice.
 fn pick<'a, const N: usize>(raw: &'a RawValue, names: [&str; N]) -> Option<[Option<&'a RawValue>; N]> {
     let mut from = serde_json::Deserializer::from_str(raw.get());
-    raw.get().starts_with('{').then(|| from.deserialize_map(Pick(names)).ok()).flatten()
+    raw.get().starts_with('{').then(|| from.deserialize_map(FieldPicker(names)).ok()).flatten()
 }
 
 /// Like [`pick`], for what need not be there.
-fn inside<'a, const N: usize>(raw: Option<&'a RawValue>, names: [&str; N]) -> [Option<&'a RawValue>; N] {
+fn optional_fields<'a, const N: usize>(
+    raw: Option<&'a RawValue>,
+    names: [&str; N],
+) -> [Option<&'a RawValue>; N] {
     raw.and_then(|raw| pick(raw, names)).unwrap_or([None; N])
 }
 
-struct Pick<'n, const N: usize>([&'n str; N]);
+struct FieldPicker<'n, const N: usize>([&'n str; N]);
 
-impl<'de, const N: usize> Visitor<'de> for Pick<'_, N> {
+impl<'de, const N: usize> Visitor<'de> for FieldPicker<'_, N> {
     type Value = [Option<&'de RawValue>; N];
 
     fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
@@ -123,7 +126,7 @@ impl<'de, const N: usize> Visitor<'de> for Pick<'_, N> {
 
     fn visit_map<A: MapAccess<'de>>(self, mut map: A) -> Result<Self::Value, A::Error> {
         let mut found = [None; N];
-        while let Some(place) = map.next_key_seed(Place(&self.0))? {
+        while let Some(place) = map.next_key_seed(FieldIndex(&self.0))? {
             match place.and_then(|place| found.get_mut(place)) {
                 None => {
                     map.next_value::<IgnoredAny>()?;
@@ -137,9 +140,9 @@ impl<'de, const N: usize> Visitor<'de> for Pick<'_, N> {
 }
 
 /// Which of these names a key is.
-struct Place<'n>(&'n [&'n str]);
+struct FieldIndex<'n>(&'n [&'n str]);
 
-impl<'de> DeserializeSeed<'de> for Place<'_> {
+impl<'de> DeserializeSeed<'de> for FieldIndex<'_> {
     type Value = Option<usize>;
 
     fn deserialize<D: Deserializer<'de>>(self, deserializer: D) -> Result<Self::Value, D::Error> {
@@ -147,7 +150,7 @@ impl<'de> DeserializeSeed<'de> for Place<'_> {
     }
 }
 
-impl Visitor<'_> for Place<'_> {
+impl Visitor<'_> for FieldIndex<'_> {
     type Value = Option<usize>;
 
     fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {

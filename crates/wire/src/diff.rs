@@ -59,12 +59,12 @@ pub fn is_same_change(one: &str, other: &str) -> bool {
 
 /// These lines of the old text are replaced by those of the new one; what lies between two changes is the same in both.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-struct Change {
+struct LineChange {
     old: (usize, usize),
     new: (usize, usize),
 }
 
-fn changes(old: &[&str], new: &[&str]) -> Vec<Change> {
+fn changes(old: &[&str], new: &[&str]) -> Vec<LineChange> {
     let start = old.iter().zip(new).take_while(|(a, b)| a == b).count();
     let (old_rest, new_rest) = (part(old, start, old.len()), part(new, start, new.len()));
     let end = old_rest.iter().rev().zip(new_rest.iter().rev()).take_while(|(a, b)| a == b).count();
@@ -73,14 +73,14 @@ fn changes(old: &[&str], new: &[&str]) -> Vec<Change> {
     if old_rest.is_empty() && new_rest.is_empty() {
         return Vec::new();
     }
-    let whole = Change { old: (start, old.len() - end), new: (start, new.len() - end) };
+    let whole = LineChange { old: (start, old.len() - end), new: (start, new.len() - end) };
     let Some(same) = common(old_rest, new_rest) else { return vec![whole] };
     let mut changes = Vec::new();
     let (mut x, mut y) = (0, 0);
     let last = std::iter::once((old_rest.len(), new_rest.len()));
     for (at_old, at_new) in same.into_iter().chain(last) {
         if (x, y) != (at_old, at_new) {
-            changes.push(Change { old: (start + x, start + at_old), new: (start + y, start + at_new) });
+            changes.push(LineChange { old: (start + x, start + at_old), new: (start + y, start + at_new) });
         }
         (x, y) = (at_old + 1, at_new + 1);
     }
@@ -151,11 +151,11 @@ fn walk_back(rounds: &[Vec<usize>], mut i: usize, mut x: usize) -> Vec<(usize, u
 }
 
 /// Changes whose context would touch go together.
-fn hunks(changes: &[Change]) -> impl Iterator<Item = &[Change]> {
+fn hunks(changes: &[LineChange]) -> impl Iterator<Item = &[LineChange]> {
     changes.chunk_by(|one, next| next.old.0 - one.old.1 <= 2 * CONTEXT)
 }
 
-fn render(out: &mut String, old: &[&str], new: &[&str], hunk: &[Change]) {
+fn render(out: &mut String, old: &[&str], new: &[&str], hunk: &[LineChange]) {
     let (Some(first), Some(last)) = (hunk.first(), hunk.last()) else { return };
     let lead = first.old.0.min(CONTEXT);
     let trail = (old.len() - last.old.1).min(CONTEXT);

@@ -19,10 +19,12 @@ pub mod intercom;
 
 use crate::frame::Frame;
 use crate::{excerpt, trim_json};
-use intercom_types::{Fault, FaultCode, Json, Line, Outbound, Rejection, RequestId, Said};
+use intercom_types::{
+    AgentCommand, AgentMessage, FaultCode, Json, LineExcerpt, LineRejection, RequestFault, RequestId,
+};
 
 /// Tools that change something.
-const ACTS: &[&str] = &["edit", "delete", "move", "execute"];
+const CHANGING_TOOLS: &[&str] = &["edit", "delete", "move", "execute"];
 
 /// One agent's protocol. A copy is where a command goes back to that could not be recorded.
 #[derive(Debug, Clone)]
@@ -33,8 +35,8 @@ pub enum Driver {
 
 impl Driver {
     /// What the agent said with this frame, if it means anything.
-    pub fn decode(&mut self, frame: &Frame, said: &mut Vec<Said>) {
-        let text = match legible(frame) {
+    pub fn decode(&mut self, frame: &Frame, said: &mut Vec<AgentMessage>) {
+        let text = match frame_text(frame) {
             Ok(text) if trim_json(text).is_empty() => return,
             Ok(text) => text,
             Err(rejected) => return said.push(*rejected),
@@ -47,8 +49,8 @@ impl Driver {
 
     /// Stands in for a frame that we failed at: the line is rejected, and nobody waits in vain for the answer to it or
     /// for the answer that it was.
-    pub fn decode_failed(&mut self, frame: &Frame, reason: &str, said: &mut Vec<Said>) {
-        let Ok(text) = legible(frame) else { return said.push(Self::dropped(frame, reason)) };
+    pub fn decode_failed(&mut self, frame: &Frame, reason: &str, said: &mut Vec<AgentMessage>) {
+        let Ok(text) = frame_text(frame) else { return said.push(Self::reject_frame(frame, reason)) };
         match self {
             Self::Intercom => intercom::decode_failed(text, reason, said),
             Self::Acp(driver) => driver.decode_failed(text, reason, said),
@@ -56,7 +58,7 @@ impl Driver {
     }
 
     /// The same without a look at the line: the last resort.
-    pub fn dropped(frame: &Frame, reason: &str) -> Said {
+    pub fn reject_frame(frame: &Frame, reason: &str) -> AgentMessage {
         match frame {
             Frame::Text(text) => rejected(text, reason.to_owned(), None, None, None),
             Frame::NotUtf8 { excerpt, bytes }
@@ -66,7 +68,7 @@ impl Driver {
     }
 
     /// How to say this to the agent: one message, without framing. `None` if there is nothing to say.
-    pub fn encode(&mut self, message: &Outbound) -> Option<String> {
+    pub fn encode(&mut self, message: &AgentCommand) -> Option<String> {
         match self {
             Self::Intercom => intercom::encode(message),
             Self::Acp(driver) => driver.encode(message),
@@ -105,7 +107,7 @@ impl Driver {
 }
 
 /// The text of a frame, or why there is none.
-fn legible(frame: &Frame) -> Result<&str, Box<Said>> {
+fn frame_text(frame: &Frame) -> Result<&str, Box<AgentMessage>> {
     match frame {
         Frame::Text(text) => Ok(text),
         Frame::NotUtf8 { excerpt, bytes } => Err(unreadable("not valid UTF-8", excerpt, *bytes)),
@@ -115,16 +117,16 @@ fn legible(frame: &Frame) -> Result<&str, Box<Said>> {
             let fault = request.clone().map(|request| fault(request, FaultCode::TooLong, reason));
             let (excerpt, method) = (excerpt.clone(), method.clone());
             let rejection =
-                Rejection { reason: reason.to_owned(), excerpt, bytes: *bytes, method, field: None };
-            Err(Box::new(Said::Rejected { rejection, fault }))
+                LineRejection { reason: reason.to_owned(), excerpt, bytes: *bytes, method, field: None };
+            Err(Box::new(AgentMessage::Rejected { rejection, fault }))
         }
     }
 }
 
-fn unreadable(reason: &str, excerpt: &str, bytes: u64) -> Box<Said> {
+fn unreadable(reason: &str, excerpt: &str, bytes: u64) -> Box<AgentMessage> {
     let (reason, excerpt) = (reason.to_owned(), excerpt.to_owned());
-    let rejection = Rejection { reason, excerpt, bytes, method: None, field: None };
-    Box::new(Said::Rejected { rejection, fault: None })
+    let rejection = LineRejection { reason, excerpt, bytes, method: None, field: None };
+    Box::new(AgentMessage::Rejected { rejection, fault: None })
 }
 
 /// A line that is legible and no use.
@@ -133,16 +135,16 @@ fn rejected(
     reason: String,
     method: Option<String>,
     field: Option<&str>,
-    fault: Option<Fault>,
-) -> Said {
-    let (Line { excerpt, bytes }, field) = (line(text), field.map(str::to_owned));
-    Said::Rejected { rejection: Rejection { reason, excerpt, bytes, method, field }, fault }
+    fault: Option<RequestFault>,
+) -> AgentMessage {
+    let (LineExcerpt { excerpt, bytes }, field) = (line(text), field.map(str::to_owned));
+    AgentMessage::Rejected { rejection: LineRejection { reason, excerpt, bytes, method, field }, fault }
 }
 
-fn fault(request: RequestId, code: FaultCode, message: &str) -> Fault {
-    Fault { request, code, message: message.to_owned() }
+fn fault(request: RequestId, code: FaultCode, message: &str) -> RequestFault {
+    RequestFault { request, code, message: message.to_owned() }
 }
 
-fn line(text: &str) -> Line {
-    Line { excerpt: excerpt(text.as_bytes()), bytes: text.len() as u64 }
+fn line(text: &str) -> LineExcerpt {
+    LineExcerpt { excerpt: excerpt(text.as_bytes()), bytes: text.len() as u64 }
 }

@@ -6,25 +6,25 @@
 use bytes::BytesMut;
 
 use super::frame::Frame;
-use super::lsp::Lsp;
-use super::ndjson::Ndjson;
+use super::lsp::LspFramer;
+use super::ndjson::NdjsonFramer;
 
 /// Splits a stream of bytes into frames and wraps outgoing text in one.
 #[derive(Debug)]
 pub enum Framer {
     /// One message per line.
-    Ndjson(Ndjson),
+    Ndjson(NdjsonFramer),
     /// `Content-Length` headers.
-    Lsp(Lsp),
+    Lsp(LspFramer),
 }
 
 impl Framer {
     pub fn ndjson(max_length: usize) -> Self {
-        Self::Ndjson(Ndjson::new(max_length))
+        Self::Ndjson(NdjsonFramer::new(max_length))
     }
 
     pub fn lsp(max_length: usize) -> Self {
-        Self::Lsp(Lsp::new(max_length))
+        Self::Lsp(LspFramer::new(max_length))
     }
 
     /// The next whole frame, if `buf` holds one. What is consumed is taken off the front of `buf`.

@@ -13,14 +13,14 @@ use intercom_types::RequestId;
 
 /// A message from an agent.
 #[derive(Debug)]
-pub enum Inbound<'a> {
+pub enum IntercomMessage<'a> {
     ClearanceRequest { id: RequestId, known: ClearanceRequestParams<'a>, params: &'a RawValue },
     StatusUpdate { params: &'a RawValue },
-    PromptForward { id: RequestId, known: PromptForward<'a>, params: &'a RawValue },
-    Heartbeat { progress: Vec<Step<'a>>, raw: Option<&'a RawValue>, params: Option<&'a RawValue> },
+    PromptForward { id: RequestId, known: PromptForwardParams<'a>, params: &'a RawValue },
+    Heartbeat { progress: Vec<HeartbeatStep<'a>>, raw: Option<&'a RawValue>, params: Option<&'a RawValue> },
     TurnEnd { stop_reason: Option<Cow<'a, str>>, turn: Option<Cow<'a, str>>, params: Option<&'a RawValue> },
-    ToolUpdate { known: ToolUpdate<'a>, params: &'a RawValue },
-    ServiceLimit { known: ServiceLimit<'a>, params: Option<&'a RawValue> },
+    ToolUpdate { known: ToolUpdateParams<'a>, params: &'a RawValue },
+    ServiceLimit { known: ServiceLimitParams<'a>, params: Option<&'a RawValue> },
     ClearanceOutcome { request: RequestId, outcome: Cow<'a, str>, params: &'a RawValue },
     Unknown { method: String, id: Option<RequestId> },
 }
@@ -37,13 +37,13 @@ pub struct ClearanceRequestParams<'a> {
 }
 
 #[derive(Debug)]
-pub struct PromptForward<'a> {
+pub struct PromptForwardParams<'a> {
     pub text: Cow<'a, str>,
     pub sort: Option<Cow<'a, str>>,
 }
 
 #[derive(Debug)]
-pub struct ToolUpdate<'a> {
+pub struct ToolUpdateParams<'a> {
     pub title: Cow<'a, str>,
     pub tool: Option<Cow<'a, str>>,
     /// The same for every message about one call.
@@ -52,7 +52,7 @@ pub struct ToolUpdate<'a> {
 }
 
 #[derive(Debug)]
-pub struct ServiceLimit<'a> {
+pub struct ServiceLimitParams<'a> {
     pub kind: Option<Cow<'a, str>>,
     pub resets_at: Option<Cow<'a, str>>,
     pub retry_after_seconds: Option<u64>,
@@ -60,14 +60,14 @@ pub struct ServiceLimit<'a> {
 
 /// One step of a heartbeat's progress; `None` where the agent sent something else.
 #[derive(Debug, PartialEq, Eq)]
-pub struct Step<'a> {
+pub struct HeartbeatStep<'a> {
     pub label: Option<Cow<'a, str>>,
     pub status: Option<Cow<'a, str>>,
 }
 
 /// Why a message cannot be used.
 #[derive(Debug, PartialEq, Eq)]
-pub enum Bad {
+pub enum InvalidIntercomMessage {
     /// Not JSON at all.
     Malformed(String),
     NotAnObject,
@@ -85,7 +85,7 @@ pub enum Bad {
 }
 
 #[derive(Deserialize)]
-struct Envelope<'a> {
+struct IntercomEnvelope<'a> {
     #[serde(borrow)]
     method: Option<&'a RawValue>,
     #[serde(borrow)]
@@ -95,32 +95,39 @@ struct Envelope<'a> {
 }
 
 /// A message together with its own text.
-pub fn parse(text: &str) -> Result<(Inbound<'_>, ParsedText<'_>), Bad> {
+pub fn parse(text: &str) -> Result<(IntercomMessage<'_>, ParsedText<'_>), InvalidIntercomMessage> {
     let text = trim_json(text);
     message(text).map(|message| (message, ParsedText(text)))
 }
 
-fn message(text: &str) -> Result<Inbound<'_>, Bad> {
+fn message(text: &str) -> Result<IntercomMessage<'_>, InvalidIntercomMessage> {
     if !text.starts_with('{') {
         return Err(match serde_json::from_str::<IgnoredAny>(text) {
-            Ok(_) => Bad::NotAnObject,
-            Err(error) => Bad::Malformed(error.to_string()),
+            Ok(_) => InvalidIntercomMessage::NotAnObject,
+            Err(error) => InvalidIntercomMessage::Malformed(error.to_string()),
         });
     }
-    let Envelope { method, id, params } =
-        serde_json::from_str(text).map_err(|error| Bad::Malformed(error.to_string()))?;
+    let IntercomEnvelope { method, id, params } =
+        serde_json::from_str(text).map_err(|error| InvalidIntercomMessage::Malformed(error.to_string()))?;
     let id = match id {
         None => None,
-        Some(raw) => Some(RequestId::parse(raw.get()).ok_or(Bad::Invalid {
+        Some(raw) => Some(RequestId::parse(raw.get()).ok_or(InvalidIntercomMessage::Invalid {
             method: None,
             field: "id",
             wanted: "a string or a number",
             id: None,
         })?),
     };
-    let Some(method) = method else { return Err(Bad::Missing { method: None, field: "method", id }) };
+    let Some(method) = method else {
+        return Err(InvalidIntercomMessage::Missing { method: None, field: "method", id });
+    };
     let Some(method) = unquote(method.get()) else {
-        return Err(Bad::Invalid { method: None, field: "method", wanted: "a string", id });
+        return Err(InvalidIntercomMessage::Invalid {
+            method: None,
+            field: "method",
+            wanted: "a string",
+            id,
+        });
     };
     match &*method {
         "status/update" => status(id, params),
@@ -128,22 +135,22 @@ fn message(text: &str) -> Result<Inbound<'_>, Bad> {
         "clearance/request" => clearance(id, params),
         "prompt/forward" => question(id, params),
         "turn/end" => {
-            let fields = Params::new("turn/end", id.as_ref(), params)?;
+            let fields = IntercomParams::new("turn/end", id.as_ref(), params)?;
             let stop_reason = optional("turn/end", "stop_reason", fields.stop_reason, id.as_ref())?;
             // An agent may have a `turn` of its own from before we had one: only a string can be ours.
             let turn = fields.turn.and_then(|raw| unquote(raw.get()));
-            Ok(Inbound::TurnEnd { stop_reason, turn, params })
+            Ok(IntercomMessage::TurnEnd { stop_reason, turn, params })
         }
         "tool/update" => tool(id.as_ref(), params),
         "clearance/outcome" => outcome(id, params),
         "service/limit" => limit(id.as_ref(), params),
-        _ => Ok(Inbound::Unknown { method: method.into_owned(), id }),
+        _ => Ok(IntercomMessage::Unknown { method: method.into_owned(), id }),
     }
 }
 
 /// Every field of every method's params that we look at, still raw.
 #[derive(Default, Deserialize)]
-struct Params<'a> {
+struct IntercomParams<'a> {
     #[serde(borrow)]
     message: Option<&'a RawValue>,
     #[serde(borrow)]
@@ -186,11 +193,15 @@ struct Params<'a> {
     retry_after_seconds: Option<&'a RawValue>,
 }
 
-impl<'a> Params<'a> {
-    fn new(method: &'static str, id: Option<&RequestId>, params: Option<&'a RawValue>) -> Result<Self, Bad> {
+impl<'a> IntercomParams<'a> {
+    fn new(
+        method: &'static str,
+        id: Option<&RequestId>,
+        params: Option<&'a RawValue>,
+    ) -> Result<Self, InvalidIntercomMessage> {
         let Some(params) = params else { return Ok(Self::default()) };
         let object = params.get().starts_with('{').then(|| serde_json::from_str(params.get()).ok()).flatten();
-        object.ok_or_else(|| Bad::Invalid {
+        object.ok_or_else(|| InvalidIntercomMessage::Invalid {
             method: Some(method.to_owned()),
             field: "params",
             wanted: "an object that names no field twice",
@@ -201,30 +212,36 @@ impl<'a> Params<'a> {
 
 /// The fields of a method that needs some, and the params that they are in. `first` is the field that is missing where
 /// there are no params at all.
-fn needed<'a>(
+fn required_params<'a>(
     method: &'static str,
     first: &'static str,
     id: Option<&RequestId>,
     params: Option<&'a RawValue>,
-) -> Result<(Params<'a>, &'a RawValue), Bad> {
+) -> Result<(IntercomParams<'a>, &'a RawValue), InvalidIntercomMessage> {
     let raw = params.ok_or_else(|| missing(method, first, id))?;
-    Ok((Params::new(method, id, params)?, raw))
+    Ok((IntercomParams::new(method, id, params)?, raw))
 }
 
-fn status(id: Option<RequestId>, params: Option<&RawValue>) -> Result<Inbound<'_>, Bad> {
+fn status(
+    id: Option<RequestId>,
+    params: Option<&RawValue>,
+) -> Result<IntercomMessage<'_>, InvalidIntercomMessage> {
     const METHOD: &str = "status/update";
-    let (fields, params) = needed(METHOD, "message", id.as_ref(), params)?;
+    let (fields, params) = required_params(METHOD, "message", id.as_ref(), params)?;
     // The text itself is not needed here: it goes into the log as it came.
     if required(METHOD, "message", fields.message, id.as_ref())?.starts_with('"') {
-        Ok(Inbound::StatusUpdate { params })
+        Ok(IntercomMessage::StatusUpdate { params })
     } else {
         Err(not_a_string(METHOD, "message", id))
     }
 }
 
-fn clearance(id: Option<RequestId>, params: Option<&RawValue>) -> Result<Inbound<'_>, Bad> {
+fn clearance(
+    id: Option<RequestId>,
+    params: Option<&RawValue>,
+) -> Result<IntercomMessage<'_>, InvalidIntercomMessage> {
     const METHOD: &str = "clearance/request";
-    let (fields, params) = needed(METHOD, "title", id.as_ref(), params)?;
+    let (fields, params) = required_params(METHOD, "title", id.as_ref(), params)?;
     let id_ref = id.as_ref();
     let known = ClearanceRequestParams {
         title: string(METHOD, "title", required(METHOD, "title", fields.title, id_ref)?, id_ref)?,
@@ -237,80 +254,95 @@ fn clearance(id: Option<RequestId>, params: Option<&RawValue>) -> Result<Inbound
         command: optional(METHOD, "command", fields.command, id_ref)?,
     };
     let id = id.ok_or_else(|| missing(METHOD, "id", None))?;
-    Ok(Inbound::ClearanceRequest { id, known, params })
+    Ok(IntercomMessage::ClearanceRequest { id, known, params })
 }
 
-fn question(id: Option<RequestId>, params: Option<&RawValue>) -> Result<Inbound<'_>, Bad> {
+fn question(
+    id: Option<RequestId>,
+    params: Option<&RawValue>,
+) -> Result<IntercomMessage<'_>, InvalidIntercomMessage> {
     const METHOD: &str = "prompt/forward";
-    let (fields, params) = needed(METHOD, "text", id.as_ref(), params)?;
+    let (fields, params) = required_params(METHOD, "text", id.as_ref(), params)?;
     let id_ref = id.as_ref();
-    let known = PromptForward {
+    let known = PromptForwardParams {
         text: string(METHOD, "text", required(METHOD, "text", fields.text, id_ref)?, id_ref)?,
         sort: optional(METHOD, "type", fields.sort, id_ref)?,
     };
     let id = id.ok_or_else(|| missing(METHOD, "id", None))?;
-    Ok(Inbound::PromptForward { id, known, params })
+    Ok(IntercomMessage::PromptForward { id, known, params })
 }
 
-fn tool<'a>(id: Option<&RequestId>, params: Option<&'a RawValue>) -> Result<Inbound<'a>, Bad> {
+fn tool<'a>(
+    id: Option<&RequestId>,
+    params: Option<&'a RawValue>,
+) -> Result<IntercomMessage<'a>, InvalidIntercomMessage> {
     const METHOD: &str = "tool/update";
-    let (fields, params) = needed(METHOD, "title", id, params)?;
-    let known = ToolUpdate {
+    let (fields, params) = required_params(METHOD, "title", id, params)?;
+    let known = ToolUpdateParams {
         title: string(METHOD, "title", required(METHOD, "title", fields.title, id)?, id)?,
         tool: optional(METHOD, "tool", fields.tool, id)?,
         call: optional(METHOD, "call", fields.call, id)?,
         status: optional(METHOD, "status", fields.status, id)?,
     };
-    Ok(Inbound::ToolUpdate { known, params })
+    Ok(IntercomMessage::ToolUpdate { known, params })
 }
 
-fn limit<'a>(id: Option<&RequestId>, params: Option<&'a RawValue>) -> Result<Inbound<'a>, Bad> {
+fn limit<'a>(
+    id: Option<&RequestId>,
+    params: Option<&'a RawValue>,
+) -> Result<IntercomMessage<'a>, InvalidIntercomMessage> {
     const METHOD: &str = "service/limit";
-    let fields = Params::new(METHOD, id, params)?;
+    let fields = IntercomParams::new(METHOD, id, params)?;
     let seconds = fields.retry_after_seconds.map(|raw| {
-        serde_json::from_str(raw.get()).map_err(|_| Bad::Invalid {
+        serde_json::from_str(raw.get()).map_err(|_| InvalidIntercomMessage::Invalid {
             method: Some(METHOD.to_owned()),
             field: "retry_after_seconds",
             wanted: "a whole number",
             id: id.cloned(),
         })
     });
-    let known = ServiceLimit {
+    let known = ServiceLimitParams {
         kind: optional(METHOD, "kind", fields.kind, id)?,
         resets_at: optional(METHOD, "resets_at", fields.resets_at, id)?,
         retry_after_seconds: seconds.transpose()?,
     };
-    Ok(Inbound::ServiceLimit { known, params })
+    Ok(IntercomMessage::ServiceLimit { known, params })
 }
 
-fn outcome(id: Option<RequestId>, params: Option<&RawValue>) -> Result<Inbound<'_>, Bad> {
+fn outcome(
+    id: Option<RequestId>,
+    params: Option<&RawValue>,
+) -> Result<IntercomMessage<'_>, InvalidIntercomMessage> {
     const METHOD: &str = "clearance/outcome";
-    let (fields, params) = needed(METHOD, "request", id.as_ref(), params)?;
+    let (fields, params) = required_params(METHOD, "request", id.as_ref(), params)?;
     let request = required(METHOD, "request", fields.request, id.as_ref())?;
     let Some(request) = RequestId::parse(request) else {
         let (method, wanted) = (Some(METHOD.to_owned()), "a string or a number");
-        return Err(Bad::Invalid { method, field: "request", wanted, id });
+        return Err(InvalidIntercomMessage::Invalid { method, field: "request", wanted, id });
     };
     let outcome = required(METHOD, "outcome", fields.outcome, id.as_ref())?;
     let outcome = string(METHOD, "outcome", outcome, id.as_ref())?;
-    Ok(Inbound::ClearanceOutcome { request, outcome, params })
+    Ok(IntercomMessage::ClearanceOutcome { request, outcome, params })
 }
 
-fn heartbeat(id: Option<RequestId>, params: Option<&RawValue>) -> Result<Inbound<'_>, Bad> {
+fn heartbeat(
+    id: Option<RequestId>,
+    params: Option<&RawValue>,
+) -> Result<IntercomMessage<'_>, InvalidIntercomMessage> {
     const METHOD: &str = "heartbeat";
     #[derive(Deserialize)]
-    struct Known<'a> {
+    struct RawStepFields<'a> {
         #[serde(borrow)]
         label: Option<&'a RawValue>,
         #[serde(borrow)]
         status: Option<&'a RawValue>,
     }
-    let fields = Params::new(METHOD, id.as_ref(), params)?;
+    let fields = IntercomParams::new(METHOD, id.as_ref(), params)?;
     let Some(progress) = fields.progress else {
-        return Ok(Inbound::Heartbeat { progress: Vec::new(), raw: None, params });
+        return Ok(IntercomMessage::Heartbeat { progress: Vec::new(), raw: None, params });
     };
     let Ok(steps) = serde_json::from_str::<Vec<&RawValue>>(progress.get()) else {
-        return Err(Bad::Invalid {
+        return Err(InvalidIntercomMessage::Invalid {
             method: Some(METHOD.to_owned()),
             field: "progress",
             wanted: "an array",
@@ -318,22 +350,24 @@ fn heartbeat(id: Option<RequestId>, params: Option<&RawValue>) -> Result<Inbound
         });
     };
     let steps = steps.into_iter().map(|step| {
-        let known = step.get().starts_with('{').then(|| serde_json::from_str::<Known<'_>>(step.get()).ok());
-        let Known { label, status } = known.flatten().unwrap_or(Known { label: None, status: None });
-        Step {
+        let known =
+            step.get().starts_with('{').then(|| serde_json::from_str::<RawStepFields<'_>>(step.get()).ok());
+        let RawStepFields { label, status } =
+            known.flatten().unwrap_or(RawStepFields { label: None, status: None });
+        HeartbeatStep {
             label: label.map(|raw| loose_string(raw.get())),
             status: status.map(|raw| loose_string(raw.get())),
         }
     });
-    Ok(Inbound::Heartbeat { progress: steps.collect(), raw: Some(progress), params })
+    Ok(IntercomMessage::Heartbeat { progress: steps.collect(), raw: Some(progress), params })
 }
 
-fn missing(method: &str, field: &'static str, id: Option<&RequestId>) -> Bad {
-    Bad::Missing { method: Some(method.to_owned()), field, id: id.cloned() }
+fn missing(method: &str, field: &'static str, id: Option<&RequestId>) -> InvalidIntercomMessage {
+    InvalidIntercomMessage::Missing { method: Some(method.to_owned()), field, id: id.cloned() }
 }
 
-fn not_a_string(method: &str, field: &'static str, id: Option<RequestId>) -> Bad {
-    Bad::Invalid { method: Some(method.to_owned()), field, wanted: "a string", id }
+fn not_a_string(method: &str, field: &'static str, id: Option<RequestId>) -> InvalidIntercomMessage {
+    InvalidIntercomMessage::Invalid { method: Some(method.to_owned()), field, wanted: "a string", id }
 }
 
 fn required<'a>(
@@ -341,7 +375,7 @@ fn required<'a>(
     field: &'static str,
     raw: Option<&'a RawValue>,
     id: Option<&RequestId>,
-) -> Result<&'a str, Bad> {
+) -> Result<&'a str, InvalidIntercomMessage> {
     raw.map(RawValue::get).ok_or_else(|| missing(method, field, id))
 }
 
@@ -350,7 +384,7 @@ fn string<'a>(
     field: &'static str,
     raw: &'a str,
     id: Option<&RequestId>,
-) -> Result<Cow<'a, str>, Bad> {
+) -> Result<Cow<'a, str>, InvalidIntercomMessage> {
     unquote(raw).ok_or_else(|| not_a_string(method, field, id.cloned()))
 }
 
@@ -359,7 +393,7 @@ fn optional<'a>(
     field: &'static str,
     raw: Option<&'a RawValue>,
     id: Option<&RequestId>,
-) -> Result<Option<Cow<'a, str>>, Bad> {
+) -> Result<Option<Cow<'a, str>>, InvalidIntercomMessage> {
     raw.map(|raw| string(method, field, raw.get(), id)).transpose()
 }
 
@@ -371,7 +405,7 @@ fn loose_string(raw: &str) -> Cow<'_, str> {
 /// A message to an agent.
 #[derive(Debug, Serialize)]
 #[serde(tag = "method", content = "params")]
-pub enum Outbound<'a> {
+pub enum IntercomCommand<'a> {
     #[serde(rename = "clearance/response")]
     ClearanceResponse { status: &'static str, reason: Option<&'a str> },
     #[serde(rename = "prompt/send")]
@@ -391,43 +425,43 @@ pub enum Outbound<'a> {
 }
 
 /// Checks for a method that only we send and nobody answers: an agent that sends it echoes us.
-pub fn is_ours(method: &str) -> bool {
+pub fn is_daemon_method(method: &str) -> bool {
     ["prompt/send", "session/interrupt", "nudge"].contains(&method)
 }
 
 /// One message as text, without framing.
-pub fn render(message: &Outbound<'_>, id: Option<&RequestId>) -> String {
+pub fn render(message: &IntercomCommand<'_>, id: Option<&RequestId>) -> String {
     #[derive(Serialize)]
-    struct Envelope<'a> {
+    struct OutgoingEnvelope<'a> {
         #[serde(skip_serializing_if = "Option::is_none")]
         id: Option<&'a RequestId>,
         #[serde(flatten)]
-        message: &'a Outbound<'a>,
+        message: &'a IntercomCommand<'a>,
     }
     // `flatten` would lose a raw number's spelling inside, but the id is outside of the flattened part.
-    to_text(&Envelope { id, message })
+    to_text(&OutgoingEnvelope { id, message })
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
 
-    fn parse(text: &str) -> Result<Inbound<'_>, Bad> {
+    fn parse(text: &str) -> Result<IntercomMessage<'_>, InvalidIntercomMessage> {
         super::parse(text).map(|(message, _)| message)
     }
 
-    fn bad(text: &str) -> Bad {
+    fn bad(text: &str) -> InvalidIntercomMessage {
         parse(text).expect_err(text)
     }
 
     #[test]
     fn what_is_no_object_is_told_from_what_is_no_json() {
-        assert!(matches!(bad("hello"), Bad::Malformed(_)));
-        assert!(matches!(bad("{\"method\":"), Bad::Malformed(_)));
-        assert!(matches!(bad(""), Bad::Malformed(_)));
-        assert_eq!(bad("[\"status/update\", 1, {}]"), Bad::NotAnObject);
-        assert_eq!(bad("\"x\""), Bad::NotAnObject);
-        assert!(matches!(bad(r#"{"method":"x"} {"method":"y"}"#), Bad::Malformed(_)));
+        assert!(matches!(bad("hello"), InvalidIntercomMessage::Malformed(_)));
+        assert!(matches!(bad("{\"method\":"), InvalidIntercomMessage::Malformed(_)));
+        assert!(matches!(bad(""), InvalidIntercomMessage::Malformed(_)));
+        assert_eq!(bad("[\"status/update\", 1, {}]"), InvalidIntercomMessage::NotAnObject);
+        assert_eq!(bad("\"x\""), InvalidIntercomMessage::NotAnObject);
+        assert!(matches!(bad(r#"{"method":"x"} {"method":"y"}"#), InvalidIntercomMessage::Malformed(_)));
     }
 
     #[test]
@@ -436,45 +470,62 @@ mod tests {
         let clearance = Some("clearance/request".to_owned());
         assert_eq!(
             bad(r#"{"method":"clearance/request","id":4,"params":{}}"#),
-            Bad::Missing { method: clearance.clone(), field: "title", id: id.clone() }
+            InvalidIntercomMessage::Missing { method: clearance.clone(), field: "title", id: id.clone() }
         );
         assert_eq!(
             bad(r#"{"method":"clearance/request","id":4}"#),
-            Bad::Missing { method: clearance.clone(), field: "title", id: id.clone() }
+            InvalidIntercomMessage::Missing { method: clearance.clone(), field: "title", id: id.clone() }
         );
         assert_eq!(
             bad(r#"{"method":"clearance/request","params":{"title":"t"}}"#),
-            Bad::Missing { method: clearance.clone(), field: "id", id: None }
+            InvalidIntercomMessage::Missing { method: clearance.clone(), field: "id", id: None }
         );
         assert_eq!(
             bad(r#"{"method":"clearance/request","id":4,"params":{"title":5}}"#),
-            Bad::Invalid { method: clearance.clone(), field: "title", wanted: "a string", id: id.clone() }
+            InvalidIntercomMessage::Invalid {
+                method: clearance.clone(),
+                field: "title",
+                wanted: "a string",
+                id: id.clone()
+            }
         );
         assert!(matches!(
             bad(r#"{"method":"clearance/request","id":4,"params":[]}"#),
-            Bad::Invalid { field: "params", .. }
+            InvalidIntercomMessage::Invalid { field: "params", .. }
         ));
-        assert!(matches!(bad(r#"{"id":4,"params":{}}"#), Bad::Missing { field: "method", id: Some(_), .. }));
+        assert!(matches!(
+            bad(r#"{"id":4,"params":{}}"#),
+            InvalidIntercomMessage::Missing { field: "method", id: Some(_), .. }
+        ));
         assert!(matches!(
             bad(r#"{"method":"status/update","params":{}}"#),
-            Bad::Missing { field: "message", .. }
+            InvalidIntercomMessage::Missing { field: "message", .. }
         ));
         assert!(matches!(
             bad(r#"{"method":"status/update","params":{"message":{}}}"#),
-            Bad::Invalid { field: "message", .. }
+            InvalidIntercomMessage::Invalid { field: "message", .. }
         ));
-        assert!(matches!(bad(r#"{"method":"x","id":[]}"#), Bad::Invalid { field: "id", .. }));
-        assert!(matches!(bad(r#"{"method":5,"id":1}"#), Bad::Invalid { field: "method", .. }));
-        assert!(matches!(bad(r#"{"method":"heartbeat","params":{"progress":5}}"#), Bad::Invalid { .. }));
+        assert!(matches!(
+            bad(r#"{"method":"x","id":[]}"#),
+            InvalidIntercomMessage::Invalid { field: "id", .. }
+        ));
+        assert!(matches!(
+            bad(r#"{"method":5,"id":1}"#),
+            InvalidIntercomMessage::Invalid { field: "method", .. }
+        ));
+        assert!(matches!(
+            bad(r#"{"method":"heartbeat","params":{"progress":5}}"#),
+            InvalidIntercomMessage::Invalid { .. }
+        ));
     }
 
     #[test]
     fn a_null_id_is_no_id_and_odd_risk_is_a_claim() {
         let parsed = parse(r#"{"method":"x/y","id":null}"#);
-        assert!(matches!(parsed, Ok(Inbound::Unknown { id: None, .. })));
+        assert!(matches!(parsed, Ok(IntercomMessage::Unknown { id: None, .. })));
         let parsed =
             parse(r#"{"method":"clearance/request","id":1,"params":{"title":"a\"b","risk_level":9}}"#);
-        let Ok(Inbound::ClearanceRequest { known, .. }) = parsed else { panic!("{parsed:?}") };
+        let Ok(IntercomMessage::ClearanceRequest { known, .. }) = parsed else { panic!("{parsed:?}") };
         assert_eq!(known.title, "a\"b");
         assert_eq!(known.risk_level.as_deref(), Some("9"));
     }
@@ -482,19 +533,19 @@ mod tests {
     #[test]
     fn a_method_may_be_spelled_with_escapes() {
         let parsed = parse(r#"{"method":"status\/update","params":{"message":"x"}}"#);
-        assert!(matches!(parsed, Ok(Inbound::StatusUpdate { .. })), "{parsed:?}");
+        assert!(matches!(parsed, Ok(IntercomMessage::StatusUpdate { .. })), "{parsed:?}");
     }
 
     #[test]
     fn answers_carry_the_id_with_its_type() {
-        let yes = Outbound::ClearanceResponse { status: "approved", reason: None };
+        let yes = IntercomCommand::ClearanceResponse { status: "approved", reason: None };
         let id = RequestId::parse("10000000000000000000000001");
         assert_eq!(
             render(&yes, id.as_ref()),
             r#"{"id":10000000000000000000000001,"method":"clearance/response","params":{"status":"approved","reason":null}}"#
         );
         assert_eq!(
-            render(&Outbound::Nudge { message: "a\nb" }, None),
+            render(&IntercomCommand::Nudge { message: "a\nb" }, None),
             r#"{"method":"nudge","params":{"message":"a\nb"}}"#
         );
     }

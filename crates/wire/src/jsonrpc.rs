@@ -22,7 +22,7 @@ pub const RESOURCE_NOT_FOUND: i64 = -32002;
 pub const REQUEST_CANCELLED: i64 = -32800;
 
 #[derive(Debug)]
-pub enum Message<'a> {
+pub enum RpcMessage<'a> {
     Request {
         id: RequestId,
         method: Cow<'a, str>,
@@ -41,7 +41,7 @@ pub enum Message<'a> {
 
 /// Why a line is no message. Such a line is never answered: it may be a banner, and whoever printed it cannot be told.
 #[derive(Debug, PartialEq, Eq, thiserror::Error)]
-pub enum Bad {
+pub enum InvalidRpcMessage {
     #[error("malformed JSON: {0}")]
     Malformed(String),
     #[error("not a JSON object")]
@@ -59,7 +59,7 @@ pub enum Bad {
 }
 
 #[derive(Deserialize)]
-struct Envelope<'a> {
+struct RpcEnvelope<'a> {
     #[serde(borrow)]
     id: Option<&'a RawValue>,
     #[serde(borrow)]
@@ -78,49 +78,53 @@ fn present<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Option<&'de Raw
 }
 
 /// The version field is not looked at: some agents leave it out.
-pub fn parse(line: &str) -> Result<Message<'_>, Bad> {
+pub fn parse(line: &str) -> Result<RpcMessage<'_>, InvalidRpcMessage> {
     parse_whole(line).map(|(message, _)| message)
 }
 
 /// A message together with its own text.
-pub fn parse_whole(line: &str) -> Result<(Message<'_>, ParsedText<'_>), Bad> {
+pub fn parse_whole(line: &str) -> Result<(RpcMessage<'_>, ParsedText<'_>), InvalidRpcMessage> {
     let line = trim_json(line);
     message(line).map(|message| (message, ParsedText(line)))
 }
 
-fn message(line: &str) -> Result<Message<'_>, Bad> {
-    let malformed = |error: serde_json::Error| Bad::Malformed(error.to_string());
+fn message(line: &str) -> Result<RpcMessage<'_>, InvalidRpcMessage> {
+    let malformed = |error: serde_json::Error| InvalidRpcMessage::Malformed(error.to_string());
     if !line.starts_with('{') {
         serde_json::from_str::<&RawValue>(line).map_err(malformed)?;
-        return Err(if line.starts_with('[') { Bad::Batch } else { Bad::NotAnObject });
+        return Err(if line.starts_with('[') {
+            InvalidRpcMessage::Batch
+        } else {
+            InvalidRpcMessage::NotAnObject
+        });
     }
-    let Envelope { id, method, params, result, error } = serde_json::from_str(line).map_err(malformed)?;
+    let RpcEnvelope { id, method, params, result, error } = serde_json::from_str(line).map_err(malformed)?;
     let id = id.map(|raw| RequestId::parse(raw.get()).ok_or(invalid("id", "a string or a number")));
     let id = id.transpose()?;
     let Some(method) = method else {
         return match (result, error) {
-            (_, Some(error)) => Ok(Message::Answer { id, result: Err(error) }),
-            (Some(result), None) if id.is_some() => Ok(Message::Answer { id, result: Ok(result) }),
-            (Some(_), None) => Err(Bad::NoId),
-            (None, None) => Err(Bad::Neither),
+            (_, Some(error)) => Ok(RpcMessage::Answer { id, result: Err(error) }),
+            (Some(result), None) if id.is_some() => Ok(RpcMessage::Answer { id, result: Ok(result) }),
+            (Some(_), None) => Err(InvalidRpcMessage::NoId),
+            (None, None) => Err(InvalidRpcMessage::Neither),
         };
     };
     if result.is_some() || error.is_some() {
-        return Err(Bad::Both);
+        return Err(InvalidRpcMessage::Both);
     }
     let method = unquote(method.get()).ok_or(invalid("method", "a string"))?;
     Ok(match id {
-        Some(id) => Message::Request { id, method, params },
-        None => Message::Notification { method, params },
+        Some(id) => RpcMessage::Request { id, method, params },
+        None => RpcMessage::Notification { method, params },
     })
 }
 
-const fn invalid(field: &'static str, wanted: &'static str) -> Bad {
-    Bad::Invalid { field, wanted }
+const fn invalid(field: &'static str, wanted: &'static str) -> InvalidRpcMessage {
+    InvalidRpcMessage::Invalid { field, wanted }
 }
 
 #[derive(Serialize)]
-struct Call<'a, P: ?Sized> {
+struct OutgoingCall<'a, P: ?Sized> {
     jsonrpc: &'static str,
     #[serde(skip_serializing_if = "Option::is_none")]
     id: Option<&'a RequestId>,
@@ -129,7 +133,7 @@ struct Call<'a, P: ?Sized> {
 }
 
 #[derive(Serialize)]
-struct Reply<'a, R: ?Sized> {
+struct OutgoingAnswer<'a, R: ?Sized> {
     jsonrpc: &'static str,
     id: &'a RequestId,
     #[serde(skip_serializing_if = "Option::is_none")]
@@ -147,20 +151,20 @@ struct ErrorObject<'a> {
 }
 
 pub fn request(id: &RequestId, method: &str, params: &(impl Serialize + ?Sized)) -> String {
-    to_text(&Call { jsonrpc: "2.0", id: Some(id), method, params })
+    to_text(&OutgoingCall { jsonrpc: "2.0", id: Some(id), method, params })
 }
 
 pub fn notification(method: &str, params: &(impl Serialize + ?Sized)) -> String {
-    to_text(&Call { jsonrpc: "2.0", id: None, method, params })
+    to_text(&OutgoingCall { jsonrpc: "2.0", id: None, method, params })
 }
 
 pub fn result(id: &RequestId, result: &(impl Serialize + ?Sized)) -> String {
-    to_text(&Reply { jsonrpc: "2.0", id, result: Some(result), error: None })
+    to_text(&OutgoingAnswer { jsonrpc: "2.0", id, result: Some(result), error: None })
 }
 
 pub fn error(id: &RequestId, code: i64, message: &str, data: Option<&Json>) -> String {
     let error = Some(ErrorObject { code, message, data });
-    to_text(&Reply::<()> { jsonrpc: "2.0", id, result: None, error })
+    to_text(&OutgoingAnswer::<()> { jsonrpc: "2.0", id, result: None, error })
 }
 
 /// The error inside of an answer, by itself.
@@ -169,20 +173,20 @@ pub fn error_object(code: i64, message: &str) -> String {
 }
 
 /// The id of what is no message, if it has one: whoever sent it may wait for an answer.
-pub fn id_of(text: &str) -> Option<RequestId> {
+pub fn find_id(text: &str) -> Option<RequestId> {
     #[derive(Deserialize)]
-    struct Id<'a> {
+    struct RpcIdField<'a> {
         #[serde(borrow)]
         id: Option<&'a RawValue>,
     }
     let text = trim_json(text);
     // The members of a batch are nobody's fields.
-    let id = text.starts_with('{').then(|| serde_json::from_str::<Id<'_>>(text).ok())??.id?;
+    let id = text.starts_with('{').then(|| serde_json::from_str::<RpcIdField<'_>>(text).ok())??.id?;
     RequestId::parse(id.get())
 }
 
 /// The answer to what could not be read, or to a request whose id could not.
-pub fn unreadable(code: i64, message: &str) -> String {
+pub fn error_without_id(code: i64, message: &str) -> String {
     let error = ErrorObject { code, message, data: None };
     to_text(&serde_json::json!({ "jsonrpc": "2.0", "id": null, "error": error }))
 }
@@ -190,11 +194,11 @@ pub fn unreadable(code: i64, message: &str) -> String {
 /// Checks whether a message declares JSON-RPC version 2.
 pub fn is_version_2(line: &str) -> bool {
     #[derive(Deserialize)]
-    struct Version<'a> {
+    struct RpcVersionField<'a> {
         #[serde(borrow)]
         jsonrpc: Option<&'a RawValue>,
     }
-    serde_json::from_str::<Version<'_>>(line)
+    serde_json::from_str::<RpcVersionField<'_>>(line)
         .is_ok_and(|version| version.jsonrpc.is_some_and(|version| version.get() == "\"2.0\""))
 }
 
@@ -207,10 +211,14 @@ mod tests {
     fn seen(line: &str) -> String {
         let raw = |raw: Option<&RawValue>| raw.map_or("-", RawValue::get).to_owned();
         match parse(line) {
-            Ok(Message::Request { id, method, params }) => format!("request {id} {method} {}", raw(params)),
-            Ok(Message::Notification { method, params }) => format!("notification {method} {}", raw(params)),
-            Ok(Message::Answer { id, result: Ok(result) }) => format!("result {id:?} {result}"),
-            Ok(Message::Answer { id, result: Err(error) }) => format!("error {id:?} {error}"),
+            Ok(RpcMessage::Request { id, method, params }) => {
+                format!("request {id} {method} {}", raw(params))
+            }
+            Ok(RpcMessage::Notification { method, params }) => {
+                format!("notification {method} {}", raw(params))
+            }
+            Ok(RpcMessage::Answer { id, result: Ok(result) }) => format!("result {id:?} {result}"),
+            Ok(RpcMessage::Answer { id, result: Err(error) }) => format!("error {id:?} {error}"),
             Err(bad) => format!("bad: {bad}"),
         }
     }
@@ -254,7 +262,7 @@ mod tests {
     #[test]
     fn depth_does_not_matter() {
         let deep = format!(r#"{{"method":"m","params":{}{}}}"#, "[".repeat(100_000), "]".repeat(100_000));
-        assert!(matches!(parse(&deep), Ok(Message::Notification { .. })));
+        assert!(matches!(parse(&deep), Ok(RpcMessage::Notification { .. })));
     }
 
     #[test]
@@ -295,13 +303,13 @@ mod tests {
             let number = RequestId::parse(&number.to_string()).unwrap();
             for id in [RequestId::text(&text), number, RequestId::parse(&float).unwrap()] {
                 let line = request(&id, "m", &());
-                let Ok(Message::Request { id: back, .. }) = parse(&line) else { panic!("{line}") };
+                let Ok(RpcMessage::Request { id: back, .. }) = parse(&line) else { panic!("{line}") };
                 prop_assert_eq!(&back, &id);
                 let line = result(&id, "x");
-                let Ok(Message::Answer { id: back, result: Ok(_) }) = parse(&line) else { panic!("{line}") };
+                let Ok(RpcMessage::Answer { id: back, result: Ok(_) }) = parse(&line) else { panic!("{line}") };
                 prop_assert_eq!(back.as_ref(), Some(&id));
                 let line = error(&id, -1, &text, None);
-                let Ok(Message::Answer { id: back, result: Err(_) }) = parse(&line) else { panic!("{line}") };
+                let Ok(RpcMessage::Answer { id: back, result: Err(_) }) = parse(&line) else { panic!("{line}") };
                 prop_assert_eq!(back.as_ref(), Some(&id));
             }
         }

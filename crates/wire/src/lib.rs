@@ -94,8 +94,14 @@ mod tests {
         let message = r#"{"method":"x/y","params":{}}"#;
         for blank in FOREIGN_BLANKS {
             for text in [format!("{blank}{message}"), format!("{message}{blank}"), (*blank).to_owned()] {
-                assert!(matches!(intercom::parse(&text), Err(intercom::Bad::Malformed(_))), "{text:?}");
-                assert!(matches!(jsonrpc::parse(&text), Err(jsonrpc::Bad::Malformed(_))), "{text:?}");
+                assert!(
+                    matches!(intercom::parse(&text), Err(intercom::InvalidIntercomMessage::Malformed(_))),
+                    "{text:?}"
+                );
+                assert!(
+                    matches!(jsonrpc::parse(&text), Err(jsonrpc::InvalidRpcMessage::Malformed(_))),
+                    "{text:?}"
+                );
             }
         }
     }

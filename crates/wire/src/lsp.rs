@@ -10,20 +10,20 @@ use bytes::{Buf, BytesMut};
 
 use super::excerpt;
 use super::frame::Frame;
-use super::scan::Overlong;
+use super::scan::OverlongMessage;
 
 /// Headers longer than this are not headers.
 const MAX_HEADERS: usize = 4096;
 const NEEDLE: &[u8] = b"content-length:";
 
 #[derive(Debug)]
-pub struct Lsp {
+pub struct LspFramer {
     max_length: usize,
-    state: State,
+    state: LspState,
 }
 
 #[derive(Debug)]
-enum State {
+enum LspState {
     Headers,
     Body {
         length: usize,
@@ -31,7 +31,7 @@ enum State {
     /// A body over the limit goes by.
     Skim {
         left: usize,
-        overlong: Overlong,
+        overlong: OverlongMessage,
     },
     Garbage {
         head: Vec<u8>,
@@ -39,15 +39,15 @@ enum State {
     },
 }
 
-impl Lsp {
+impl LspFramer {
     pub(super) fn new(max_length: usize) -> Self {
-        Self { max_length, state: State::Headers }
+        Self { max_length, state: LspState::Headers }
     }
 
     pub(super) fn next(&mut self, buf: &mut BytesMut) -> Option<Frame> {
         loop {
             match &mut self.state {
-                State::Headers => {
+                LspState::Headers => {
                     while matches!(buf.first(), Some(b'\r' | b'\n')) {
                         buf.advance(1);
                     }
@@ -58,27 +58,27 @@ impl Lsp {
                         Some((end, Some(length))) => {
                             buf.advance(end);
                             if length > self.max_length {
-                                State::Skim { left: length, overlong: Overlong::default() }
+                                LspState::Skim { left: length, overlong: OverlongMessage::default() }
                             } else {
-                                State::Body { length }
+                                LspState::Body { length }
                             }
                         }
                         Some((_, None)) | None => {
                             // The first byte cannot begin a good header again, or we would never get on.
                             let first = buf.split_to(1);
-                            State::Garbage { head: first.to_vec(), bytes: 1 }
+                            LspState::Garbage { head: first.to_vec(), bytes: 1 }
                         }
                     };
                 }
-                State::Body { length } => {
+                LspState::Body { length } => {
                     if buf.len() < *length {
                         return None;
                     }
                     let body = buf.split_to(*length);
-                    self.state = State::Headers;
+                    self.state = LspState::Headers;
                     return Some(text(&body));
                 }
-                State::Skim { left, overlong } => {
+                LspState::Skim { left, overlong } => {
                     let taken = buf.len().min(*left);
                     overlong.feed(&buf.split_to(taken));
                     *left -= taken;
@@ -87,7 +87,7 @@ impl Lsp {
                     }
                     return self.end();
                 }
-                State::Garbage { head, bytes } => {
+                LspState::Garbage { head, bytes } => {
                     let found = find_header(buf);
                     // Without a find, the last bytes may be the beginning of one.
                     let taken = found.unwrap_or(buf.len().saturating_sub(NEEDLE.len() - 1));
@@ -107,13 +107,13 @@ impl Lsp {
         // Whatever is unfinished will stay so.
         let rest = buf.split();
         match &mut self.state {
-            State::Headers if rest.is_empty() => None,
-            State::Headers | State::Body { .. } => {
-                self.state = State::Headers;
+            LspState::Headers if rest.is_empty() => None,
+            LspState::Headers | LspState::Body { .. } => {
+                self.state = LspState::Headers;
                 Some(Frame::BadHeader { excerpt: excerpt(&rest), bytes: rest.len() as u64 })
             }
-            State::Skim { .. } => self.end(),
-            State::Garbage { head, bytes } => {
+            LspState::Skim { .. } => self.end(),
+            LspState::Garbage { head, bytes } => {
                 grow(head, &rest);
                 *bytes += rest.len() as u64;
                 self.end()
@@ -122,10 +122,10 @@ impl Lsp {
     }
 
     fn end(&mut self) -> Option<Frame> {
-        match std::mem::replace(&mut self.state, State::Headers) {
-            State::Skim { overlong, .. } => Some(overlong.finish()),
-            State::Garbage { head, bytes } => Some(Frame::BadHeader { excerpt: excerpt(&head), bytes }),
-            State::Headers | State::Body { .. } => None,
+        match std::mem::replace(&mut self.state, LspState::Headers) {
+            LspState::Skim { overlong, .. } => Some(overlong.finish()),
+            LspState::Garbage { head, bytes } => Some(Frame::BadHeader { excerpt: excerpt(&head), bytes }),
+            LspState::Headers | LspState::Body { .. } => None,
         }
     }
 }
@@ -229,7 +229,7 @@ mod tests {
 
     #[test]
     fn endless_garbage_is_not_kept() {
-        let mut lsp = Lsp::new(100);
+        let mut lsp = LspFramer::new(100);
         let mut buf = BytesMut::from(&vec![b'x'; 100_000][..]);
         assert_eq!(lsp.next(&mut buf), None);
         assert!(buf.len() < NEEDLE.len());

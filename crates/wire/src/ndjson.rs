@@ -8,16 +8,16 @@ use bytes::{Buf, BytesMut};
 use tokio_util::codec::{Decoder, LinesCodec, LinesCodecError};
 
 use super::frame::Frame;
-use super::scan::Overlong;
+use super::scan::OverlongMessage;
 use super::{EXCERPT_CHARS, excerpt};
 
 #[derive(Debug)]
-pub struct Ndjson {
+pub struct NdjsonFramer {
     lines: LinesCodec,
-    overlong: Option<Overlong>,
+    overlong: Option<OverlongMessage>,
 }
 
-impl Ndjson {
+impl NdjsonFramer {
     pub(super) fn new(max_length: usize) -> Self {
         Self { lines: LinesCodec::new_with_max_length(max_length), overlong: None }
     }
@@ -32,13 +32,13 @@ impl Ndjson {
     pub(super) fn finish(&mut self, buf: &mut BytesMut) -> Option<Frame> {
         if self.overlong.is_some() {
             let frame = self.skim(buf);
-            return frame.or_else(|| self.overlong.take().map(Overlong::finish));
+            return frame.or_else(|| self.overlong.take().map(OverlongMessage::finish));
         }
         let frame = self.decode(buf, LinesCodec::decode_eof);
         if frame.is_none() {
             buf.clear(); // a lone carriage return is no line
         }
-        frame.or_else(|| self.overlong.take().map(Overlong::finish))
+        frame.or_else(|| self.overlong.take().map(OverlongMessage::finish))
     }
 
     fn decode(
@@ -54,7 +54,7 @@ impl Ndjson {
             Ok(line) => line.map(Frame::Text),
             Err(LinesCodecError::MaxLineLengthExceeded) => {
                 self.lines = LinesCodec::new_with_max_length(self.lines.max_length());
-                self.overlong = Some(Overlong::default());
+                self.overlong = Some(OverlongMessage::default());
                 self.skim(buf)
             }
             Err(LinesCodecError::Io(_)) => {
@@ -72,7 +72,7 @@ impl Ndjson {
         if let Some(end) = memchr::memchr(b'\n', buf) {
             overlong.feed(&buf.split_to(end));
             buf.advance(1);
-            self.overlong.take().map(Overlong::finish)
+            self.overlong.take().map(OverlongMessage::finish)
         } else {
             overlong.feed(buf);
             buf.clear();

@@ -9,13 +9,13 @@ const MAX_TOKEN: usize = 1024;
 
 /// A message over the limit while it goes by.
 #[derive(Debug, Default)]
-pub(super) struct Overlong {
+pub(super) struct OverlongMessage {
     bytes: u64,
     head: Vec<u8>,
-    scan: Scan,
+    scan: TopLevelScan,
 }
 
-impl Overlong {
+impl OverlongMessage {
     pub(super) fn feed(&mut self, bytes: &[u8]) {
         self.bytes += bytes.len() as u64;
         let room = (EXCERPT_CHARS * 4).saturating_sub(self.head.len());
@@ -35,7 +35,7 @@ impl Overlong {
 
 /// Skims an object's top level. Wrong JSON gives wrong or no answers, never a panic.
 #[derive(Debug, Default)]
-struct Scan {
+struct TopLevelScan {
     depth: u32,
     in_string: bool,
     escaped: bool,
@@ -47,7 +47,7 @@ struct Scan {
     method: Option<String>,
 }
 
-impl Scan {
+impl TopLevelScan {
     fn feed(&mut self, bytes: &[u8]) {
         for &byte in bytes {
             self.step(byte);
@@ -122,7 +122,7 @@ mod tests {
     use super::*;
 
     fn check(text: &str, id: Option<&str>, method: Option<&str>) {
-        let mut scan = Scan::default();
+        let mut scan = TopLevelScan::default();
         scan.feed(text.as_bytes());
         assert_eq!(scan.id.as_ref().map(RequestId::as_json), id, "{text}");
         assert_eq!(scan.method.as_deref(), method, "{text}");

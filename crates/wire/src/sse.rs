@@ -4,17 +4,17 @@
 const MAX_LINE: usize = 256 * 1024 * 1024;
 
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Message {
+pub struct SseMessage {
     pub id: Option<String>,
     pub data: String,
 }
 
 #[derive(Debug, PartialEq, Eq)]
-pub struct TooLong;
+pub struct SseLineTooLong;
 
 /// Lines may end with LF, CR or CRLF; a message ends with an empty line.
 #[derive(Debug, Default)]
-pub struct Parser {
+pub struct SseParser {
     line: Vec<u8>,
     /// The last byte was a CR that ended a line; an LF right after it belongs to it.
     after_cr: bool,
@@ -23,8 +23,8 @@ pub struct Parser {
     data: Option<String>,
 }
 
-impl Parser {
-    pub fn feed(&mut self, mut bytes: &[u8]) -> Result<Vec<Message>, TooLong> {
+impl SseParser {
+    pub fn feed(&mut self, mut bytes: &[u8]) -> Result<Vec<SseMessage>, SseLineTooLong> {
         let mut messages = Vec::new();
         while !bytes.is_empty() {
             if std::mem::take(&mut self.after_cr) {
@@ -42,21 +42,21 @@ impl Parser {
         Ok(messages)
     }
 
-    fn append(&mut self, bytes: &[u8]) -> Result<(), TooLong> {
+    fn append(&mut self, bytes: &[u8]) -> Result<(), SseLineTooLong> {
         if self.line.len() + bytes.len() > MAX_LINE {
-            return Err(TooLong);
+            return Err(SseLineTooLong);
         }
         self.line.extend_from_slice(bytes);
         Ok(())
     }
 
-    fn take_line(&mut self, line: &[u8]) -> Option<Message> {
+    fn take_line(&mut self, line: &[u8]) -> Option<SseMessage> {
         let line = String::from_utf8_lossy(line);
         let line = if self.begun { &line } else { line.strip_prefix('\u{feff}').unwrap_or(&line) };
         self.begun = true;
         if line.is_empty() {
             let id = self.id.take();
-            return self.data.take().map(|data| Message { id, data });
+            return self.data.take().map(|data| SseMessage { id, data });
         }
         let (field, value) = line.split_once(':').unwrap_or((line, ""));
         let value = value.strip_prefix(' ').unwrap_or(value);
@@ -81,21 +81,21 @@ mod tests {
 
     use super::*;
 
-    fn message(id: &str, data: &str) -> Message {
-        Message { id: Some(id.to_owned()), data: data.to_owned() }
+    fn message(id: &str, data: &str) -> SseMessage {
+        SseMessage { id: Some(id.to_owned()), data: data.to_owned() }
     }
 
     #[test]
     fn messages_comments_and_unknown_fields() {
         let stream =
             ": hello\n\nid: 1\ndata: {\"a\":1}\n\nretry: 5\nevent: x\n\nid:2\ndata:a\ndata: b\n\n: bye\n";
-        let messages = Parser::default().feed(stream.as_bytes()).unwrap();
+        let messages = SseParser::default().feed(stream.as_bytes()).unwrap();
         assert_eq!(messages, [message("1", "{\"a\":1}"), message("2", "a\nb")]);
     }
 
     #[test]
     fn a_message_without_its_empty_line_is_not_complete() {
-        let mut parser = Parser::default();
+        let mut parser = SseParser::default();
         assert_eq!(parser.feed(b"id: 1\ndata: x\n").unwrap(), []);
         assert_eq!(parser.feed(b"\n").unwrap(), [message("1", "x")]);
     }
@@ -108,7 +108,11 @@ mod tests {
             "id: 1\rdata: x\r\r",
             "\u{feff}id: 1\ndata: x\r\n\n",
         ] {
-            assert_eq!(Parser::default().feed(stream.as_bytes()).unwrap(), [message("1", "x")], "{stream:?}");
+            assert_eq!(
+                SseParser::default().feed(stream.as_bytes()).unwrap(),
+                [message("1", "x")],
+                "{stream:?}"
+            );
         }
     }
 
@@ -123,10 +127,10 @@ mod tests {
             cuts in prop::collection::vec(any::<prop::sample::Index>(), 0..12),
         ) {
             let stream = lines.iter().flat_map(|line| [line, ending]).collect::<String>().into_bytes();
-            let whole = Parser::default().feed(&stream).unwrap();
+            let whole = SseParser::default().feed(&stream).unwrap();
             let mut cuts: Vec<usize> = cuts.iter().map(|cut| cut.index(stream.len() + 1)).collect();
             cuts.sort_unstable();
-            let (mut parser, mut pieces, mut start) = (Parser::default(), Vec::new(), 0);
+            let (mut parser, mut pieces, mut start) = (SseParser::default(), Vec::new(), 0);
             for end in cuts.into_iter().chain([stream.len()]) {
                 pieces.extend(parser.feed(&stream[start..end]).unwrap());
                 start = end;

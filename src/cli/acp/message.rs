@@ -12,7 +12,7 @@ use intercom_wire::jsonrpc;
 
 /// The kind of a request: it decides what the relay learns from the answer and does if the daemon goes away.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) enum Kind {
+pub(super) enum ClientRequestKind {
     Initialize,
     /// Makes a session.
     New,
@@ -27,7 +27,7 @@ pub(super) enum Kind {
     Other,
 }
 
-impl Kind {
+impl ClientRequestKind {
     pub(super) fn of(method: &str) -> Self {
         match method {
             "initialize" => Self::Initialize,
@@ -41,7 +41,7 @@ impl Kind {
     }
 
     /// Checks whether its text may be needed a second time.
-    pub(super) fn is_kept(self) -> bool {
+    pub(super) fn is_resendable(self) -> bool {
         matches!(self, Self::Initialize | Self::Attach | Self::Prompt | Self::Read)
     }
 }
@@ -49,7 +49,7 @@ impl Kind {
 /// The fields that are read of params and results. A field that is missing or of another type is `None`.
 #[derive(Debug, Default, Deserialize)]
 #[serde(rename_all = "camelCase")]
-pub(super) struct Fields {
+pub(super) struct RelayedFields {
     pub(super) session_id: Option<String>,
     pub(super) request_id: Option<RequestId>,
     pub(super) cwd: Option<Json>,
@@ -57,7 +57,7 @@ pub(super) struct Fields {
     pub(super) additional_directories: Option<Json>,
 }
 
-impl Fields {
+impl RelayedFields {
     pub(super) fn of(raw: Option<&RawValue>) -> Self {
         raw.and_then(|raw| serde_json::from_str(raw.get()).ok()).unwrap_or_default()
     }
@@ -107,7 +107,7 @@ pub(super) fn with_prompt_id(text: String, id: PromptId) -> String {
 /// The params of `session/resume`: as the client said them, and behind which event the updates begin.
 #[derive(Debug, Serialize)]
 #[serde(rename_all = "camelCase")]
-pub(super) struct Resume<'a> {
+pub(super) struct RelayedResumeParams<'a> {
     pub(super) session_id: &'a str,
     #[serde(skip_serializing_if = "Option::is_none")]
     pub(super) cwd: Option<&'a Json>,
@@ -120,7 +120,7 @@ pub(super) struct Resume<'a> {
 }
 
 #[derive(Serialize)]
-struct Wire<'a> {
+struct RelayMessage<'a> {
     jsonrpc: &'static str,
     id: Option<&'a RequestId>,
     #[serde(skip_serializing_if = "Option::is_none")]
@@ -133,28 +133,28 @@ struct Wire<'a> {
     error: Option<&'a RawValue>,
 }
 
-const EMPTY: Wire<'static> =
-    Wire { jsonrpc: "2.0", id: None, method: None, params: None, result: None, error: None };
+const EMPTY: RelayMessage<'static> =
+    RelayMessage { jsonrpc: "2.0", id: None, method: None, params: None, result: None, error: None };
 
 /// The same request under another id.
 pub(super) fn request(id: &RequestId, method: &str, params: Option<&RawValue>) -> String {
-    render(&Wire { id: Some(id), method: Some(method), params, ..EMPTY })
+    render(&RelayMessage { id: Some(id), method: Some(method), params, ..EMPTY })
 }
 
 /// The same answer under another id.
 pub(super) fn answer(id: &RequestId, result: Result<&RawValue, &RawValue>) -> String {
-    render(&Wire { id: Some(id), result: result.ok(), error: result.err(), ..EMPTY })
+    render(&RelayMessage { id: Some(id), result: result.ok(), error: result.err(), ..EMPTY })
 }
 
 /// An error of our own; without an id if the message that it is about has none.
 pub(super) fn error(id: Option<&RequestId>, code: i64, message: &str) -> String {
     match id {
         Some(id) => jsonrpc::error(id, code, message, None),
-        None => jsonrpc::unreadable(code, message),
+        None => jsonrpc::error_without_id(code, message),
     }
 }
 
-fn render(message: &Wire<'_>) -> String {
+fn render(message: &RelayMessage<'_>) -> String {
     serde_json::to_string(message).expect("messages have string keys and valid parts")
 }
 

@@ -12,77 +12,77 @@ use tokio_tungstenite::tungstenite::{
     self, Message, protocol::CloseFrame, protocol::frame::coding::CloseCode,
 };
 
-use super::ledger::Ledger;
-use super::link::{self, Door, Link, Reader};
-use super::stdio::{self, Inbox};
-use crate::cli::failure::Failure;
-use crate::cli::out;
+use super::pending_requests::PendingRelayRequests;
+use super::daemon_socket::{self, DaemonConnector, DaemonSocket, DaemonSocketReader};
+use super::stdio::{self, StdinFrames};
+use crate::cli::failure::CliFailure;
+use crate::cli::output;
 
 /// The time for answers that arrive after the client has closed its end.
-const LAST_ANSWERS: Duration = Duration::from_secs(2);
+const ANSWER_GRACE: Duration = Duration::from_secs(2);
 /// The same if sessions are to be closed, which may take an agent a while.
-const LAST_CLOSES: Duration = Duration::from_secs(10);
+const CLOSE_GRACE: Duration = Duration::from_secs(10);
 /// The time for the daemon to say goodbye, and for the client to read the rest.
-const GOODBYE: Duration = Duration::from_secs(2);
+const CLOSE_TIMEOUT: Duration = Duration::from_secs(2);
 /// A connection that lasted less is taken for one more failed attempt.
-const STEADY: Duration = Duration::from_secs(1);
+const MIN_STABLE: Duration = Duration::from_secs(1);
 /// The interval of pings to a remote daemon. Silence until the next ping means that it is gone.
 const PULSE: Duration = Duration::from_secs(30);
 
-type Connecting<'a> = Pin<Box<dyn Future<Output = anyhow::Result<Link>> + 'a>>;
+type Connecting<'a> = Pin<Box<dyn Future<Output = anyhow::Result<DaemonSocket>> + 'a>>;
 
 pub(super) struct Relay<'a> {
-    door: &'a Door,
-    ledger: Ledger,
-    inbox: Inbox,
+    door: &'a DaemonConnector,
+    ledger: PendingRelayRequests,
+    inbox: StdinFrames,
     input: mpsc::Receiver<Vec<u8>>,
     output: mpsc::Sender<Vec<u8>>,
     written: oneshot::Receiver<()>,
-    link: Option<Link>,
+    link: Option<DaemonSocket>,
     connecting: Option<Connecting<'a>>,
     up_since: Instant,
     away_since: Option<Instant>,
     /// It was given up, and why.
     dead: Option<String>,
     /// The client is gone.
-    closing: Option<Closing>,
+    closing: Option<RelayShutdown>,
     /// And reads nothing, either.
-    deaf: bool,
+    stdout_closed: bool,
     close_sessions: bool,
     /// Something was heard since the last time that it was asked for.
-    heard: bool,
+    received_since_ping: bool,
 }
 
 /// The progress of closing.
-struct Closing {
+struct RelayShutdown {
     until: Instant,
     /// The daemon was told goodbye, and is listened to until it says the same.
-    parting: bool,
+    close_sent: bool,
 }
 
-enum Happened {
+enum RelayEvent {
     Read(Option<Vec<u8>>),
     /// There is room on stdout, or nobody there.
     Writable(bool),
     /// The same of the daemon.
     Sendable(bool),
-    Said(Option<tungstenite::Result<Message>>),
-    Connected(anyhow::Result<Link>),
+    Received(Option<tungstenite::Result<Message>>),
+    Connected(anyhow::Result<DaemonSocket>),
     Pulse,
     Signal,
-    TooLate,
+    DeadlineReached,
 }
 
 impl<'a> Relay<'a> {
     /// From the first connection on.
-    pub(super) fn new(door: &'a Door, link: Link, close_sessions: bool) -> Self {
+    pub(super) fn new(door: &'a DaemonConnector, link: DaemonSocket, close_sessions: bool) -> Self {
         let (output, written) = stdio::write();
-        let mut ledger = Ledger::new();
+        let mut ledger = PendingRelayRequests::new();
         ledger.connected();
         Self {
             door,
             ledger,
-            inbox: Inbox::default(),
+            inbox: StdinFrames::default(),
             input: stdio::read(),
             output,
             written,
@@ -92,9 +92,9 @@ impl<'a> Relay<'a> {
             away_since: None,
             dead: None,
             closing: None,
-            deaf: false,
+            stdout_closed: false,
             close_sessions,
-            heard: true,
+            received_since_ping: true,
         }
     }
 
@@ -109,17 +109,17 @@ impl<'a> Relay<'a> {
                 let Some(frame) = self.inbox.next() else { break };
                 self.ledger.frame(frame);
             }
-            while self.deaf && self.ledger.next_for_client().is_some() {}
+            while self.stdout_closed && self.ledger.next_for_client().is_some() {}
             let all_read = self.inbox.ended && self.ledger.has_room_for_client();
             if all_read && self.closing.is_none() {
                 self.close();
             }
-            let parts = self.parts();
+            let parts = self.is_ready_to_close();
             if parts && self.link.is_none() {
                 break;
             }
             let happened = {
-                let Self { ledger, inbox, input, output, written, link, connecting, closing, deaf, .. } =
+                let Self { ledger, inbox, input, output, written, link, connecting, closing, stdout_closed: deaf, .. } =
                     &mut self;
                 let (sender, reader) = match link {
                     Some(link) => (link.sender.as_ref(), Some(&mut link.reader)),
@@ -127,19 +127,19 @@ impl<'a> Relay<'a> {
                 };
                 let reading = ledger.has_room_for_client() && !inbox.ended && closing.is_none();
                 tokio::select! {
-                    chunk = input.recv(), if reading => Happened::Read(chunk),
-                    room = output.reserve(), if ledger.has_for_client() => Happened::Writable(room.is_ok()),
-                    _ = written, if !*deaf => Happened::Writable(false),
-                    room = room(sender), if parts || ledger.has_for_daemon() => Happened::Sendable(room),
-                    said = next(reader), if ledger.has_room_for_daemon() => Happened::Said(said),
-                    link = connected(connecting) => Happened::Connected(link),
-                    _ = pulse.tick() => Happened::Pulse,
-                    _ = interrupt.recv() => Happened::Signal,
-                    _ = terminate.recv() => Happened::Signal,
-                    () = reached(closing.as_ref()) => Happened::TooLate,
+                    chunk = input.recv(), if reading => RelayEvent::Read(chunk),
+                    room = output.reserve(), if ledger.has_for_client() => RelayEvent::Writable(room.is_ok()),
+                    _ = written, if !*deaf => RelayEvent::Writable(false),
+                    room = room(sender), if parts || ledger.has_for_daemon() => RelayEvent::Sendable(room),
+                    said = next(reader), if ledger.has_room_for_daemon() => RelayEvent::Received(said),
+                    link = connected(connecting) => RelayEvent::Connected(link),
+                    _ = pulse.tick() => RelayEvent::Pulse,
+                    _ = interrupt.recv() => RelayEvent::Signal,
+                    _ = terminate.recv() => RelayEvent::Signal,
+                    () = reached(closing.as_ref()) => RelayEvent::DeadlineReached,
                 }
             };
-            if matches!(happened, Happened::TooLate) {
+            if matches!(happened, RelayEvent::DeadlineReached) {
                 break;
             }
             self.handle(happened);
@@ -147,70 +147,70 @@ impl<'a> Relay<'a> {
         self.leave().await
     }
 
-    fn handle(&mut self, happened: Happened) {
+    fn handle(&mut self, happened: RelayEvent) {
         match happened {
-            Happened::Read(chunk) => self.inbox.feed(chunk),
-            Happened::Writable(true) => {
+            RelayEvent::Read(chunk) => self.inbox.feed(chunk),
+            RelayEvent::Writable(true) => {
                 if let Some(text) = self.ledger.next_for_client() {
                     self.output.try_send(self.inbox.wrap(&text)).ok(); // there was room a moment ago, and we alone send
                 }
             }
-            Happened::Sendable(true) => {
-                let message = self.ledger.next_for_daemon().map_or_else(|| self.part(), Message::text);
+            RelayEvent::Sendable(true) => {
+                let message = self.ledger.next_for_daemon().map_or_else(|| self.close_message(), Message::text);
                 if let Some(sender) = self.link.as_ref().and_then(|link| link.sender.as_ref()) {
                     sender.try_send(message).ok(); // as above
                 }
             }
-            Happened::Sendable(false) => {
+            RelayEvent::Sendable(false) => {
                 if let Some(link) = &mut self.link {
                     link.sender = None; // the reader tells when it is over
                 }
             }
             // Nobody reads our stdout: the client is gone.
-            Happened::Writable(false) => {
-                self.deaf = true;
+            RelayEvent::Writable(false) => {
+                self.stdout_closed = true;
                 self.close();
             }
-            Happened::Said(Some(Ok(message))) => self.said(message),
-            Happened::Said(Some(Err(_)) | None) => self.lost(),
-            Happened::Connected(Ok(link)) => {
-                out::talk("connected to the daemon again");
+            RelayEvent::Received(Some(Ok(message))) => self.handle_daemon_message(message),
+            RelayEvent::Received(Some(Err(_)) | None) => self.connection_lost(),
+            RelayEvent::Connected(Ok(link)) => {
+                output::print_note("connected to the daemon again");
                 (self.link, self.connecting) = (Some(link), None);
-                (self.up_since, self.heard) = (Instant::now(), true);
+                (self.up_since, self.received_since_ping) = (Instant::now(), true);
                 self.ledger.connected();
             }
-            Happened::Connected(Err(error)) => {
-                let away = link::away().as_secs();
+            RelayEvent::Connected(Err(error)) => {
+                let away = daemon_socket::max_absence().as_secs();
                 let why =
                     format!("the daemon went away, and there was none again within {away} s: {error:#}");
-                out::talk(&why);
+                output::print_note(&why);
                 self.connecting = None;
                 self.ledger.give_up(&why);
                 self.dead = Some(why);
             }
-            Happened::Pulse => self.pulse(),
-            Happened::Signal => self.close(),
-            Happened::TooLate => {}
+            RelayEvent::Pulse => self.pulse(),
+            RelayEvent::Signal => self.close(),
+            RelayEvent::DeadlineReached => {}
         }
     }
 
-    fn said(&mut self, message: Message) {
-        self.heard = true;
+    fn handle_daemon_message(&mut self, message: Message) {
+        self.received_since_ping = true;
         if let Message::Text(text) = message
             && let Err(bad) = self.ledger.daemon(text.as_str())
         {
-            out::talk(&format!("the daemon sent what is no message: {bad}"));
+            output::print_note(&format!("the daemon sent what is no message: {bad}"));
         }
     }
 
-    fn lost(&mut self) {
+    fn connection_lost(&mut self) {
         self.link = None;
-        if self.closing.as_ref().is_some_and(|closing| closing.parting) {
+        if self.closing.as_ref().is_some_and(|closing| closing.close_sent) {
             return;
         }
-        let lasted = self.up_since.elapsed() >= STEADY;
+        let lasted = self.up_since.elapsed() >= MIN_STABLE;
         self.ledger.lost(lasted);
-        out::talk("the daemon has closed the connection; trying to reach it again");
+        output::print_note("the daemon has closed the connection; trying to reach it again");
         // One that hangs up as soon as it hears us does not get more time with every attempt.
         let since = self.away_since.filter(|_| !lasted).unwrap_or_else(Instant::now);
         self.away_since = Some(since);
@@ -223,8 +223,8 @@ impl<'a> Relay<'a> {
         if !self.ledger.has_room_for_daemon() {
             return; // we did not listen
         }
-        if !std::mem::take(&mut self.heard) {
-            return self.lost();
+        if !std::mem::take(&mut self.received_since_ping) {
+            return self.connection_lost();
         }
         if let Some(sender) = &link.sender {
             sender.try_send(Message::Ping(Vec::new().into())).ok(); // if it is busy, there is an answer to come
@@ -236,8 +236,8 @@ impl<'a> Relay<'a> {
         if self.closing.is_some() {
             return;
         }
-        let patience = if self.close_sessions { LAST_CLOSES } else { LAST_ANSWERS };
-        self.closing = Some(Closing { until: Instant::now() + patience, parting: false });
+        let patience = if self.close_sessions { CLOSE_GRACE } else { ANSWER_GRACE };
+        self.closing = Some(RelayShutdown { until: Instant::now() + patience, close_sent: false });
         self.input.close();
         while let Ok(chunk) = self.input.try_recv() {
             self.inbox.feed(Some(chunk)); // it was read
@@ -248,19 +248,19 @@ impl<'a> Relay<'a> {
     }
 
     /// The client is gone, and there is nothing left but to say goodbye.
-    fn parts(&self) -> bool {
-        self.closing.as_ref().is_some_and(|closing| !closing.parting || self.link.is_none())
+    fn is_ready_to_close(&self) -> bool {
+        self.closing.as_ref().is_some_and(|closing| !closing.close_sent || self.link.is_none())
             && self.ledger.is_settled()
     }
 
-    fn part(&mut self) -> Message {
-        self.closing = Some(Closing { until: Instant::now() + GOODBYE, parting: true });
+    fn close_message(&mut self) -> Message {
+        self.closing = Some(RelayShutdown { until: Instant::now() + CLOSE_TIMEOUT, close_sent: true });
         Message::Close(Some(CloseFrame { code: CloseCode::Normal, reason: "".into() }))
     }
 
     /// Writes the rest to the client, if it reads.
     async fn leave(self) -> anyhow::Result<()> {
-        let Self { mut ledger, inbox, output, written, deaf, dead, link, .. } = self;
+        let Self { mut ledger, inbox, output, written, stdout_closed: deaf, dead, link, .. } = self;
         let untold = link.is_none() && !ledger.is_settled();
         let rest = async {
             while let Some(text) = ledger.next_for_client() {
@@ -272,11 +272,11 @@ impl<'a> Relay<'a> {
             written.await.ok(); // nobody reads it
         };
         if !deaf {
-            timeout(GOODBYE, rest).await.ok(); // who does not read is not waited for
+            timeout(CLOSE_TIMEOUT, rest).await.ok(); // who does not read is not waited for
         }
         match dead {
-            Some(why) => Err(Failure::failed(why).into()),
-            None if untold => Err(Failure::failed("the daemon is away, and was not told everything").into()),
+            Some(why) => Err(CliFailure::failed(why).into()),
+            None if untold => Err(CliFailure::failed("the daemon is away, and was not told everything").into()),
             None => Ok(()),
         }
     }
@@ -289,21 +289,21 @@ async fn room(sender: Option<&mpsc::Sender<Message>>) -> bool {
     }
 }
 
-async fn next(reader: Option<&mut Reader>) -> Option<tungstenite::Result<Message>> {
+async fn next(reader: Option<&mut DaemonSocketReader>) -> Option<tungstenite::Result<Message>> {
     match reader {
         Some(reader) => reader.next().await,
         None => pending().await,
     }
 }
 
-async fn connected(connecting: &mut Option<Connecting<'_>>) -> anyhow::Result<Link> {
+async fn connected(connecting: &mut Option<Connecting<'_>>) -> anyhow::Result<DaemonSocket> {
     match connecting {
         Some(connecting) => connecting.await,
         None => pending().await,
     }
 }
 
-async fn reached(closing: Option<&Closing>) {
+async fn reached(closing: Option<&RelayShutdown>) {
     match closing {
         Some(closing) => sleep_until(closing.until).await,
         None => pending().await,

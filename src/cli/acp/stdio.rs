@@ -23,14 +23,14 @@ const HEADER: &[u8] = b"content-";
 
 /// The client's input, cut into messages.
 #[derive(Debug, Default)]
-pub(super) struct Inbox {
+pub(super) struct StdinFrames {
     /// Known with the first bytes.
     framer: Option<Framer>,
     buf: BytesMut,
     pub(super) ended: bool,
 }
 
-impl Inbox {
+impl StdinFrames {
     pub(super) fn feed(&mut self, chunk: Option<Vec<u8>>) {
         match chunk {
             Some(bytes) => self.buf.extend_from_slice(&bytes),
@@ -112,7 +112,7 @@ mod tests {
     /// What is read of `bytes`, whole and byte by byte, and how a message is sent back.
     fn check(bytes: &[u8], expected: &[&str], wrapped: &str) {
         for size in [1, bytes.len().max(1)] {
-            let mut inbox = Inbox::default();
+            let mut inbox = StdinFrames::default();
             let mut seen = Vec::new();
             let chunks = bytes.chunks(size).map(|chunk| Some(chunk.to_vec())).chain([None]);
             for chunk in chunks {

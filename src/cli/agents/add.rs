@@ -6,13 +6,13 @@ use std::path::{Path, PathBuf};
 use anyhow::Context as _;
 use serde_json::json;
 
-use super::super::failure::Failure;
-use super::super::{Context, out};
-use super::config_file::{self, Edit};
-use super::install::Package;
-use super::registry::{Entry, Recipe, Target, platform};
-use intercom_daemon::config::{AgentProfile, FETCHED_WITHIN_SECONDS, Protocol, known};
-use intercom_daemon::remote::Url;
+use super::super::failure::CliFailure;
+use super::super::{CliContext, output};
+use super::config_file::{self, ConfigFileEdit};
+use super::install::ArchivePackage;
+use super::registry::{RegistryEntry, InstallRecipe, PlatformArchive, platform};
+use intercom_daemon::config::{AgentProfile, FETCHED_WITHIN_SECONDS, Protocol, catalog_agent};
+use intercom_daemon::remote::RemoteUrl;
 use intercom_types::text::clean;
 
 /// The whole registry has less than a tenth of it.
@@ -28,7 +28,7 @@ Examples:
   intercom agents add agent.json
   intercom agents add registry.json --id goose --archive goose-x86_64-unknown-linux-gnu.tar.bz2
   intercom agents add - --name mine --pass-env MY_API_KEY --print < agent.json")]
-pub(super) struct Args {
+pub(super) struct AddAgentArgs {
     /// The `agent.json`, or a whole `registry.json`; `-` reads it from stdin
     #[arg(value_name = "FILE|-")]
     file: PathBuf,
@@ -52,10 +52,10 @@ pub(super) struct Args {
     print: bool,
 }
 
-pub(super) fn run(args: &Args, cx: &Context) -> anyhow::Result<()> {
+pub(super) fn run(args: &AddAgentArgs, cx: &CliContext) -> anyhow::Result<()> {
     let shown = args.file.display();
     let text = read(&args.file).with_context(|| format!("{shown} cannot be read"))?;
-    let entry = Entry::parse(&text, args.id.as_deref()).with_context(|| shown.to_string())?;
+    let entry = RegistryEntry::parse(&text, args.id.as_deref()).with_context(|| shown.to_string())?;
     let recipe = entry.recipe(&platform(), args.archive.is_some()).with_context(|| shown.to_string())?;
     let name = args.name.clone().unwrap_or_else(|| entry.id.clone());
     let mut profile = AgentProfile {
@@ -66,13 +66,13 @@ pub(super) fn run(args: &Args, cx: &Context) -> anyhow::Result<()> {
     };
     let mut package = None;
     match recipe {
-        Recipe::Fetched { command, args, env } => {
+        InstallRecipe::Fetched { command, args, env } => {
             (profile.command, profile.args, profile.env) = (command.to_owned(), args, env);
             profile.startup_timeout_seconds = Some(FETCHED_WITHIN_SECONDS);
         }
-        Recipe::Unpacked(target) => {
+        InstallRecipe::Unpacked(target) => {
             config_file::check(&name, &AgentProfile { command: "x".to_owned(), ..profile.clone() })?; // it names a directory
-            let (archive, found) = archived(&target, args, &name, cx)?;
+            let (archive, found) = local_archive(&target, args, &name, cx)?;
             let command = found.command().into_os_string().into_string();
             profile.command = command.ok().context("the path of the state directory is not UTF-8")?;
             (profile.args, profile.env) = (target.args, target.env);
@@ -80,28 +80,28 @@ pub(super) fn run(args: &Args, cx: &Context) -> anyhow::Result<()> {
         }
     }
     config_file::check(&name, &profile)?;
-    let edit = (!args.print).then(|| Edit::adding(&cx.paths.config, &name, &profile)).transpose()?;
+    let edit = (!args.print).then(|| ConfigFileEdit::adding(&cx.paths.config, &name, &profile)).transpose()?;
     if let Some((package, archive)) = package {
         package.install(&archive)?;
     }
     if let Some(edit) = &edit {
         edit.write()?;
     }
-    told(&name, &profile, edit.is_some(), cx)
+    report_added(&name, &profile, edit.is_some(), cx)
 }
 
-fn told(name: &str, profile: &AgentProfile, added: bool, cx: &Context) -> anyhow::Result<()> {
+fn report_added(name: &str, profile: &AgentProfile, added: bool, cx: &CliContext) -> anyhow::Result<()> {
     let table = config_file::table(name, profile);
     let file = added.then_some(&cx.paths.config);
     if cx.json {
-        return out::print(&json!({ "name": name, "file": file, "table": table }).to_string());
+        return output::print(&json!({ "name": name, "file": file, "table": table }).to_string());
     }
-    let Some(file) = file else { return out::print(&clean_lines(&table)) };
-    if known(name).is_some() {
-        out::talk(&format!("`{name}` takes the place of the agent of that name that is built in"));
+    let Some(file) = file else { return output::print(&clean_lines(&table)) };
+    if catalog_agent(name).is_some() {
+        output::print_note(&format!("`{name}` takes the place of the agent of that name that is built in"));
     }
-    out::print(&format!("added `{name}` to {}", clean(&file.display().to_string())))?;
-    out::talk("a daemon that runs takes it up with `intercom reload`");
+    output::print(&format!("added `{name}` to {}", clean(&file.display().to_string())))?;
+    output::print_note("a daemon that runs takes it up with `intercom reload`");
     Ok(())
 }
 
@@ -124,33 +124,33 @@ fn read(file: &Path) -> anyhow::Result<String> {
 }
 
 /// The archive on this machine, and what is to be made of it.
-fn archived(target: &Target, args: &Args, name: &str, cx: &Context) -> anyhow::Result<(PathBuf, Package)> {
+fn local_archive(target: &PlatformArchive, args: &AddAgentArgs, name: &str, cx: &CliContext) -> anyhow::Result<(PathBuf, ArchivePackage)> {
     let local = Some(PathBuf::from(&target.archive)).filter(|path| path.is_absolute());
     let Some(archive) = args.archive.clone().or(local) else {
         return Err(download_it(target, &args.file).into());
     };
     let sha256 = match (&target.sha256, &args.sha256) {
         (Some(entry), Some(given)) if !entry.eq_ignore_ascii_case(given) => {
-            return Err(Failure::failed(format!("the entry has the checksum {entry}, not {given}")).into());
+            return Err(CliFailure::failed(format!("the entry has the checksum {entry}, not {given}")).into());
         }
         (Some(sha256), _) | (None, Some(sha256)) => sha256,
         (None, None) => {
             let hint = "take it from whom you trust, and give it with --sha256";
-            return Err(Failure::failed("the entry has no checksum of the archive").hint(hint).into());
+            return Err(CliFailure::failed("the entry has no checksum of the archive").hint(hint).into());
         }
     };
-    let package = Package::new(&cx.paths.state_dir, name, &target.archive, &target.cmd, sha256)?;
+    let package = ArchivePackage::new(&cx.paths.state_dir, name, &target.archive, &target.cmd, sha256)?;
     Ok((archive, package))
 }
 
-fn download_it(target: &Target, file: &Path) -> Failure {
+fn download_it(target: &PlatformArchive, file: &Path) -> CliFailure {
     let plain = |c: char| c.is_ascii_alphanumeric() || "-._~:/?&=%+@".contains(c);
     let url = Some(&target.archive).filter(|url| url.chars().all(plain));
-    match url.filter(|url| Url::parse(url).is_ok_and(|url| url.tls)) {
-        None => Failure::failed("the entry names no archive that can be downloaded with https"),
+    match url.filter(|url| RemoteUrl::parse(url).is_ok_and(|url| url.tls)) {
+        None => CliFailure::failed("the entry names no archive that can be downloaded with https"),
         Some(url) => {
             let name = url.split('?').next().and_then(|path| path.rsplit('/').next()).unwrap_or("archive");
-            Failure::failed("this agent is a program that has to be downloaded first").hint(format!(
+            CliFailure::failed("this agent is a program that has to be downloaded first").hint(format!(
                 "curl -fLo {name} '{url}', then `intercom agents add {} --archive {name}`",
                 file.display()
             ))

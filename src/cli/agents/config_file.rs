@@ -37,13 +37,13 @@ pub(super) fn table(name: &str, profile: &AgentProfile) -> String {
 
 /// A pending change: the new text, and the text that it replaces.
 #[derive(Debug)]
-pub(super) struct Edit {
+pub(super) struct ConfigFileEdit {
     file: PathBuf,
     old: Option<String>,
     new: String,
 }
 
-impl Edit {
+impl ConfigFileEdit {
     /// Nothing is written yet. The file as it will be must be sound, with exactly this profile more than before.
     pub(super) fn adding(file: &Path, name: &str, profile: &AgentProfile) -> anyhow::Result<Self> {
         // A link stays a link.
@@ -130,7 +130,7 @@ mod tests {
         for old in ["", "# mine\r\n[limits]\nmax_sessions = 5 # few\n", "[agents.a]\ncommand = 'x'"] {
             std::fs::write(&file, old).unwrap();
             std::fs::set_permissions(&file, std::fs::Permissions::from_mode(0o640)).unwrap();
-            Edit::adding(&file, "new", &profile()).unwrap().write().unwrap();
+            ConfigFileEdit::adding(&file, "new", &profile()).unwrap().write().unwrap();
             let new = std::fs::read_to_string(&file).unwrap();
             assert!(new.starts_with(old), "{new}");
             assert_eq!(config::parse(&new, &file).unwrap().agents["new"], profile());
@@ -143,10 +143,10 @@ mod tests {
     fn a_file_that_is_missing_is_made_and_a_link_stays_one() {
         let dir = tempfile::tempdir().unwrap();
         let (file, link) = (dir.path().join("sub/config.toml"), dir.path().join("link.toml"));
-        Edit::adding(&file, "new", &profile()).unwrap().write().unwrap();
+        ConfigFileEdit::adding(&file, "new", &profile()).unwrap().write().unwrap();
         assert_eq!(file.metadata().unwrap().permissions().mode() & 0o777, 0o600);
         std::os::unix::fs::symlink(&file, &link).unwrap();
-        Edit::adding(&link, "other", &profile()).unwrap().write().unwrap();
+        ConfigFileEdit::adding(&link, "other", &profile()).unwrap().write().unwrap();
         assert!(link.is_symlink());
         assert_eq!(config::load(Some(&file), true).unwrap().agents.len(), 2);
     }
@@ -157,7 +157,7 @@ mod tests {
         let file = dir.path().join("config.toml");
         let refused = |old: &str, name: &str| {
             std::fs::write(&file, old).unwrap();
-            let error = Edit::adding(&file, name, &profile()).unwrap_err();
+            let error = ConfigFileEdit::adding(&file, name, &profile()).unwrap_err();
             assert_eq!(std::fs::read_to_string(&file).unwrap(), old);
             format!("{error:#}")
         };
@@ -176,7 +176,7 @@ mod tests {
         let dir = tempfile::tempdir().unwrap();
         let file = dir.path().join("config.toml");
         std::fs::write(&file, "").unwrap();
-        let edit = Edit::adding(&file, "new", &profile()).unwrap();
+        let edit = ConfigFileEdit::adding(&file, "new", &profile()).unwrap();
         std::fs::write(&file, "# theirs\n").unwrap();
         assert!(format!("{:#}", edit.write().unwrap_err()).contains("changed it meanwhile"));
         assert_eq!(std::fs::read_to_string(&file).unwrap(), "# theirs\n");

@@ -21,23 +21,23 @@ const PROGRAMS: &str = "programs";
 
 /// A package to install.
 #[derive(Debug)]
-pub(super) struct Package {
+pub(super) struct ArchivePackage {
     dir: PathBuf,
-    kind: Kind,
+    kind: ArchiveKind,
     /// Relative to what is unpacked.
     cmd: PathBuf,
     sha256: String,
 }
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-enum Kind {
+enum ArchiveKind {
     Tar(&'static str),
     Zip,
     /// The program itself.
     Plain,
 }
 
-impl Package {
+impl ArchivePackage {
     /// Where it will be depends on what it is: another archive goes to another place. `archive` is its name or URL.
     pub(super) fn new(
         state: &Path,
@@ -51,13 +51,13 @@ impl Package {
             bail!("the checksum {sha256:?} is not a SHA-256 of 64 hexadecimal digits");
         }
         let dir = state.join(PROGRAMS).join(format!("{name}-{}", &sha256[..16]));
-        Ok(Self { dir, kind: Kind::of(archive)?, cmd: inside(cmd)?, sha256 })
+        Ok(Self { dir, kind: ArchiveKind::of(archive)?, cmd: relative_path(cmd)?, sha256 })
     }
 
     /// Where its program is, once it is installed.
     pub(super) fn command(&self) -> PathBuf {
         match self.kind {
-            Kind::Plain => self.dir.join(self.cmd.file_name().unwrap_or_default()),
+            ArchiveKind::Plain => self.dir.join(self.cmd.file_name().unwrap_or_default()),
             _ => self.dir.join(&self.cmd),
         }
     }
@@ -69,7 +69,7 @@ impl Package {
             .mode(0o700)
             .create(programs)
             .with_context(|| format!("{} cannot be made", programs.display()))?;
-        let staging = Staging::new(programs)?;
+        let staging = StagingDir::new(programs)?;
         let copy = staging.0.join("archive");
         let found =
             copy_and_hash(archive, &copy).with_context(|| format!("{} cannot be read", archive.display()))?;
@@ -82,7 +82,7 @@ impl Package {
         let content = staging.0.join("content");
         std::fs::create_dir(&content)?;
         self.unpack(&copy, &content)?;
-        examine(&content)?;
+        check_unpacked(&content)?;
         let command = content.join(self.command().strip_prefix(&self.dir).unwrap_or(&self.cmd));
         let meta = command
             .metadata()
@@ -99,12 +99,12 @@ impl Package {
         let (archive, into) = (archive.as_os_str(), content.as_os_str());
         let word = OsStr::new;
         match self.kind {
-            Kind::Plain => {
+            ArchiveKind::Plain => {
                 let name = self.cmd.file_name().unwrap_or_default();
                 std::fs::copy(archive, content.join(name))?;
             }
-            Kind::Tar(filter) => {
-                stays_inside(&tool("tar", &[word("-t"), word(filter), word("-f"), archive])?)?;
+            ArchiveKind::Tar(filter) => {
+                check_listing(&tool("tar", &[word("-t"), word(filter), word("-f"), archive])?)?;
                 let careful = ["--no-same-owner", "--no-same-permissions"].map(word);
                 tool(
                     "tar",
@@ -112,8 +112,8 @@ impl Package {
                         .concat(),
                 )?;
             }
-            Kind::Zip => {
-                stays_inside(&tool("unzip", &[word("-Z1"), archive])?)?;
+            ArchiveKind::Zip => {
+                check_listing(&tool("unzip", &[word("-Z1"), archive])?)?;
                 tool("unzip", &[word("-q"), word("-n"), archive, word("-d"), into])?;
             }
         }
@@ -121,7 +121,7 @@ impl Package {
     }
 }
 
-impl Kind {
+impl ArchiveKind {
     fn of(archive: &str) -> anyhow::Result<Self> {
         let name = archive.split(['?', '#']).next().unwrap_or_default().to_ascii_lowercase();
         let ends = |endings: &[&str]| endings.iter().any(|ending| name.ends_with(ending));
@@ -140,7 +140,7 @@ impl Kind {
 }
 
 /// A relative path that goes down only.
-fn inside(path: &str) -> anyhow::Result<PathBuf> {
+fn relative_path(path: &str) -> anyhow::Result<PathBuf> {
     let parts = Path::new(path).components().filter(|part| *part != Component::CurDir);
     let mut sound = PathBuf::new();
     for part in parts {
@@ -154,15 +154,15 @@ fn inside(path: &str) -> anyhow::Result<PathBuf> {
 }
 
 /// The names in a listing. The tools do not write outside either; this says so before anything is written.
-fn stays_inside(listing: &str) -> anyhow::Result<()> {
+fn check_listing(listing: &str) -> anyhow::Result<()> {
     for name in listing.lines().filter(|name| !matches!(*name, "" | "./" | ".")) {
-        inside(name).context("the archive is not unpacked")?;
+        relative_path(name).context("the archive is not unpacked")?;
     }
     Ok(())
 }
 
 /// Checks the unpacked files: regular files, directories, links that stay inside; nothing setuid or setgid.
-fn examine(root: &Path) -> anyhow::Result<()> {
+fn check_unpacked(root: &Path) -> anyhow::Result<()> {
     let root = root.canonicalize()?;
     let mut links: HashMap<u64, (u64, u64)> = HashMap::new();
     let mut dirs = vec![root.clone()];
@@ -230,9 +230,9 @@ fn hex(bytes: &[u8]) -> String {
 }
 
 /// A directory that goes away with this.
-struct Staging(PathBuf);
+struct StagingDir(PathBuf);
 
-impl Staging {
+impl StagingDir {
     fn new(parent: &Path) -> anyhow::Result<Self> {
         let dir = parent.join(format!(".new-{}", std::process::id()));
         if dir.exists() {
@@ -246,7 +246,7 @@ impl Staging {
     }
 }
 
-impl Drop for Staging {
+impl Drop for StagingDir {
     fn drop(&mut self) {
         std::fs::remove_dir_all(&self.0).ok(); // what is left is hidden and removed the next time
     }
@@ -272,7 +272,8 @@ mod tests {
 
     fn install(state: &Path, archive: &Path, cmd: &str, sha256: &str) -> Result<PathBuf, String> {
         let name = archive.to_str().unwrap();
-        let package = Package::new(state, "x", name, cmd, sha256).map_err(|error| format!("{error:#}"))?;
+        let package =
+            ArchivePackage::new(state, "x", name, cmd, sha256).map_err(|error| format!("{error:#}"))?;
         package.install(archive).map_err(|error| format!("{error:#}"))?;
         Ok(package.command())
     }
@@ -344,7 +345,9 @@ mod tests {
 
     #[test]
     fn what_is_odd_is_refused_before_anything_is_read() {
-        let new = |archive: &str, cmd: &str, sha: &str| Package::new(Path::new("/s"), "x", archive, cmd, sha);
+        let new = |archive: &str, cmd: &str, sha: &str| {
+            ArchivePackage::new(Path::new("/s"), "x", archive, cmd, sha)
+        };
         let sha = "a".repeat(64);
         for cmd in ["", ".", "/bin/sh", "../x", "a/../../x", "./", "a\0b"] {
             assert!(new("a.zip", cmd, &sha).is_err(), "{cmd:?}");
@@ -355,7 +358,7 @@ mod tests {
         for archive in ["a.dmg", "https://h/a.deb", "a.tar.xz"] {
             assert!(new(archive, "x", &sha).is_err(), "{archive:?}");
         }
-        assert_eq!(new("https://h/A.ZIP?x=1", "x", &sha).unwrap().kind, Kind::Zip);
-        assert_eq!(new("a.tbz2", "x", &sha).unwrap().kind, Kind::Tar("-j"));
+        assert_eq!(new("https://h/A.ZIP?x=1", "x", &sha).unwrap().kind, ArchiveKind::Zip);
+        assert_eq!(new("a.tbz2", "x", &sha).unwrap().kind, ArchiveKind::Tar("-j"));
     }
 }

@@ -8,23 +8,23 @@ use serde::Deserialize;
 
 /// The fields of an entry that we use. The format grows; the rest is left alone.
 #[derive(Debug, Deserialize)]
-pub(super) struct Entry {
+pub(super) struct RegistryEntry {
     pub(super) id: String,
     version: String,
     pub(super) description: Option<String>,
-    distribution: Distribution,
+    distribution: RegistryDistribution,
 }
 
 #[derive(Debug, Deserialize)]
-struct Distribution {
-    npx: Option<Package>,
-    uvx: Option<Package>,
+struct RegistryDistribution {
+    npx: Option<RegistryPackage>,
+    uvx: Option<RegistryPackage>,
     #[serde(default)]
-    binary: BTreeMap<String, Target>,
+    binary: BTreeMap<String, PlatformArchive>,
 }
 
 #[derive(Debug, Deserialize)]
-struct Package {
+struct RegistryPackage {
     #[serde(rename = "package")]
     spec: String,
     /// Where the package has another program than the one of its own name.
@@ -37,7 +37,7 @@ struct Package {
 
 /// An archive for one platform.
 #[derive(Debug, Clone, Deserialize)]
-pub(super) struct Target {
+pub(super) struct PlatformArchive {
     pub(super) archive: String,
     pub(super) sha256: Option<String>,
     /// Relative to what is in the archive.
@@ -50,28 +50,28 @@ pub(super) struct Target {
 
 /// The way an agent is installed on this machine.
 #[derive(Debug)]
-pub(super) enum Recipe {
+pub(super) enum InstallRecipe {
     /// Somebody else fetches it when it is started.
     Fetched {
         command: &'static str,
         args: Vec<String>,
         env: BTreeMap<String, String>,
     },
-    Unpacked(Target),
+    Unpacked(PlatformArchive),
 }
 
-impl Entry {
+impl RegistryEntry {
     /// `id` chooses from a whole registry, and is checked against a single entry.
     pub(super) fn parse(text: &str, id: Option<&str>) -> anyhow::Result<Self> {
         #[derive(Deserialize)]
         #[serde(untagged)]
-        enum File {
+        enum RegistryFile {
             Registry { agents: Vec<serde_json::Value> },
             Entry(serde_json::Value),
         }
         let value = match serde_json::from_str(text).context("it is not JSON")? {
-            File::Entry(value) => value,
-            File::Registry { agents } => {
+            RegistryFile::Entry(value) => value,
+            RegistryFile::Registry { agents } => {
                 let Some(id) = id else { bail!("it has {} agents; say which with --id", agents.len()) };
                 let found = agents.into_iter().find(|agent| agent["id"] == id);
                 found.with_context(|| format!("it has no agent {id:?}"))?
@@ -91,10 +91,10 @@ impl Entry {
     }
 
     /// Chooses the recipe: fetched packages before archives, unless somebody has brought the archive.
-    pub(super) fn recipe(&self, platform: &str, archive_given: bool) -> anyhow::Result<Recipe> {
-        let Distribution { npx, uvx, binary } = &self.distribution;
+    pub(super) fn recipe(&self, platform: &str, archive_given: bool) -> anyhow::Result<InstallRecipe> {
+        let RegistryDistribution { npx, uvx, binary } = &self.distribution;
         match (npx, uvx, binary.get(platform)) {
-            (_, _, Some(target)) if archive_given => Ok(Recipe::Unpacked(target.clone())),
+            (_, _, Some(target)) if archive_given => Ok(InstallRecipe::Unpacked(target.clone())),
             (Some(package), ..) if !archive_given => {
                 let pinned = npm_package(&package.spec, &self.version)?;
                 Ok(package.fetched("npx", vec!["-y".to_owned()], "--package", pinned))
@@ -103,20 +103,26 @@ impl Entry {
                 let pinned = python_package(&package.spec, &self.version)?;
                 Ok(package.fetched("uvx", Vec::new(), "--from", pinned))
             }
-            (_, _, Some(target)) => Ok(Recipe::Unpacked(target.clone())),
+            (_, _, Some(target)) => Ok(InstallRecipe::Unpacked(target.clone())),
             _ => bail!("it cannot be installed here: it has nothing for {platform}"),
         }
     }
 }
 
-impl Package {
-    fn fetched(&self, command: &'static str, mut args: Vec<String>, from: &str, pinned: String) -> Recipe {
+impl RegistryPackage {
+    fn fetched(
+        &self,
+        command: &'static str,
+        mut args: Vec<String>,
+        from: &str,
+        pinned: String,
+    ) -> InstallRecipe {
         match &self.cmd {
             Some(program) => args.extend([from.to_owned(), pinned, program.clone()]),
             None => args.push(pinned),
         }
         args.extend(self.args.iter().cloned());
-        Recipe::Fetched { command, args, env: self.env.clone() }
+        InstallRecipe::Fetched { command, args, env: self.env.clone() }
     }
 }
 
@@ -189,17 +195,17 @@ mod tests {
 
     use super::*;
 
-    fn entry(distribution: &Value) -> anyhow::Result<Entry> {
+    fn entry(distribution: &Value) -> anyhow::Result<RegistryEntry> {
         let text = json!({"id": "x-1", "name": "X", "version": "1.2.3", "description": "d", "icon": "i",
             "distribution": distribution});
-        Entry::parse(&text.to_string(), None)
+        RegistryEntry::parse(&text.to_string(), None)
     }
 
     fn args(distribution: &Value) -> Result<(&'static str, Vec<String>), String> {
         let recipe = entry(distribution).and_then(|entry| entry.recipe("linux-x86_64", false));
         match recipe.map_err(|error| format!("{error:#}"))? {
-            Recipe::Fetched { command, args, .. } => Ok((command, args)),
-            Recipe::Unpacked(target) => panic!("{target:?}"),
+            InstallRecipe::Fetched { command, args, .. } => Ok((command, args)),
+            InstallRecipe::Unpacked(target) => panic!("{target:?}"),
         }
     }
 
@@ -271,14 +277,14 @@ mod tests {
     fn ids_and_versions_are_plain() {
         for id in ["", "X", "../x", "a/b", "a.b", "a\nb", "-a", "1a", "a_b", &"a".repeat(65)] {
             let text = json!({"id": id, "version": "1.2.3", "distribution": {}}).to_string();
-            assert!(Entry::parse(&text, None).is_err(), "{id:?}");
+            assert!(RegistryEntry::parse(&text, None).is_err(), "{id:?}");
         }
         for version in ["", "1", "1.2", "latest", "1.2.x", "1.2.3/..", "1.2.3 ", "v1.2.3"] {
             let text = json!({"id": "a", "version": version, "distribution": {}}).to_string();
-            assert!(Entry::parse(&text, None).is_err(), "{version:?}");
+            assert!(RegistryEntry::parse(&text, None).is_err(), "{version:?}");
         }
         for text in ["", "[]", "{}", "5", "{\"id\": 5}"] {
-            assert!(Entry::parse(text, None).is_err(), "{text:?}");
+            assert!(RegistryEntry::parse(text, None).is_err(), "{text:?}");
         }
     }
 
@@ -287,20 +293,23 @@ mod tests {
         let agent =
             |id: &str| json!({"id": id, "version": "1.2.3", "distribution": {"npx": {"package": id}}});
         let text = json!({"version": "1.0.0", "agents": [agent("a"), agent("b")]}).to_string();
-        assert_eq!(Entry::parse(&text, Some("b")).unwrap().id, "b");
-        let error = |id| Entry::parse(&text, id).unwrap_err().to_string();
+        assert_eq!(RegistryEntry::parse(&text, Some("b")).unwrap().id, "b");
+        let error = |id| RegistryEntry::parse(&text, id).unwrap_err().to_string();
         assert_eq!(error(None), "it has 2 agents; say which with --id");
         assert_eq!(error(Some("c")), "it has no agent \"c\"");
         let single = agent("a").to_string();
-        assert_eq!(Entry::parse(&single, Some("b")).unwrap_err().to_string(), "it is the agent \"a\"");
+        assert_eq!(
+            RegistryEntry::parse(&single, Some("b")).unwrap_err().to_string(),
+            "it is the agent \"a\""
+        );
     }
 
     #[test]
     fn an_archive_is_for_one_platform_and_preferred_if_it_is_given() {
         let both = json!({"npx": {"package": "b"}, "binary": {"linux-x86_64": {"archive": "https://h/b.zip", "cmd": "./b"}}});
         let entry = entry(&both).unwrap();
-        assert!(matches!(entry.recipe("linux-x86_64", true).unwrap(), Recipe::Unpacked(_)));
-        assert!(matches!(entry.recipe("linux-x86_64", false).unwrap(), Recipe::Fetched { .. }));
+        assert!(matches!(entry.recipe("linux-x86_64", true).unwrap(), InstallRecipe::Unpacked(_)));
+        assert!(matches!(entry.recipe("linux-x86_64", false).unwrap(), InstallRecipe::Fetched { .. }));
         let error = entry.recipe("linux-riscv64", true).unwrap_err().to_string();
         assert_eq!(error, "it cannot be installed here: it has nothing for linux-riscv64");
     }

@@ -12,7 +12,7 @@ const LONGEST: usize = 200;
 
 /// `None` if the action says it all.
 pub(super) fn about(action: &str, data: &Value) -> Option<String> {
-    let data = Data(data);
+    let data = AuditRowDetails(data);
     let parts = match EventKind::parse(action) {
         Some(EventKind::ClearanceDecided | EventKind::ClearanceClosed) => {
             vec![data.get("status"), data.part("option ", "option"), data.get("reason"), data.subject()]
@@ -41,7 +41,7 @@ pub(super) fn about(action: &str, data: &Value) -> Option<String> {
 }
 
 /// Actions that are no events of a session.
-fn about_daemon(action: &str, data: &Data) -> Vec<Option<String>> {
+fn about_daemon(action: &str, data: &AuditRowDetails) -> Vec<Option<String>> {
     match action {
         "session.deleted" => data.session(),
         "token.created" | "web.signed_in" => {
@@ -63,9 +63,9 @@ fn about_daemon(action: &str, data: &Data) -> Vec<Option<String>> {
     }
 }
 
-struct Data<'a>(&'a Value);
+struct AuditRowDetails<'a>(&'a Value);
 
-impl Data<'_> {
+impl AuditRowDetails<'_> {
     fn get(&self, key: &str) -> Option<String> {
         self.0.get(key).and_then(text)
     }

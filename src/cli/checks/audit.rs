@@ -2,11 +2,11 @@
 
 use super::Check;
 use crate::lifecycle::audit_warnings;
-use intercom_daemon::config::{Config, Paths};
+use intercom_daemon::config::{Config, DaemonPaths};
 
 const NAME: &str = "audit";
 
-pub(in crate::cli) fn audit(paths: &Paths, config: &Config) -> Check {
+pub(in crate::cli) fn audit(paths: &DaemonPaths, config: &Config) -> Check {
     match audit_warnings(paths, config) {
         Ok(warnings) if warnings.is_empty() => Check::ok(NAME, "no break was recorded"),
         Ok(warnings) => Check::warning(

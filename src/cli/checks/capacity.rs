@@ -56,7 +56,7 @@ fn container_memory() -> Option<u64> {
 
 #[cfg(test)]
 mod tests {
-    use super::super::Status;
+    use super::super::CheckStatus;
     use super::*;
 
     #[test]
@@ -65,9 +65,9 @@ mod tests {
             let check = report(memory, descriptors, most);
             (check.status, check.detail.split(':').next().unwrap().to_owned())
         };
-        assert_eq!(fit(Some(5000 * MIB), 4096, 1000), (Status::Ok, "about 10 more fit".to_owned()));
-        assert_eq!(fit(Some(5000 * MIB), 150, 1000), (Status::Ok, "about 5 more fit".to_owned()));
-        assert_eq!(fit(None, 4096, 3), (Status::Ok, "about 3 more fit".to_owned()));
-        assert_eq!(fit(Some(600 * MIB), 4096, 1000), (Status::Warning, "about 1 more fit".to_owned()));
+        assert_eq!(fit(Some(5000 * MIB), 4096, 1000), (CheckStatus::Ok, "about 10 more fit".to_owned()));
+        assert_eq!(fit(Some(5000 * MIB), 150, 1000), (CheckStatus::Ok, "about 5 more fit".to_owned()));
+        assert_eq!(fit(None, 4096, 3), (CheckStatus::Ok, "about 3 more fit".to_owned()));
+        assert_eq!(fit(Some(600 * MIB), 4096, 1000), (CheckStatus::Warning, "about 1 more fit".to_owned()));
     }
 }

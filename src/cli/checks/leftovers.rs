@@ -7,12 +7,12 @@ use rusqlite::OptionalExtension as _;
 
 use super::{Check, open_database};
 use crate::cli::time;
-use intercom_daemon::config::Paths;
+use intercom_daemon::config::DaemonPaths;
 use intercom_host::{self as host, AGENTS_DIR, ProcessDescription, RunningShim};
 use intercom_types::Time;
 
 /// Shims of this state directory that the database does not know: it is older than they are. A daemon adopts them when it starts.
-pub(in crate::cli) fn orphans(paths: &Paths) -> Option<Check> {
+pub(in crate::cli) fn orphans(paths: &DaemonPaths) -> Option<Check> {
     let ours = paths.state_dir.canonicalize().ok()?;
     let shims: Vec<RunningShim> =
         host::running_shims().into_iter().filter(|shim| shim.state_dir == ours && !shim.removed).collect();
@@ -65,13 +65,14 @@ pub(super) fn described(pid: i32, name: Option<&str>) -> String {
 }
 
 /// Processes that were an agent's and belong to nobody any more, of this daemon and of others.
-pub(in crate::cli) fn strays(paths: &Paths) -> Check {
+pub(in crate::cli) fn strays(paths: &DaemonPaths) -> Check {
     let agents = paths.state_dir.join(AGENTS_DIR);
-    let strays = host::strays(&agents);
+    let strays = host::stray_processes(&agents);
     if strays.is_empty() {
         return Check::ok("leftovers", "none");
     }
-    let kept: HashSet<String> = host::kept_processes(&agents).into_iter().map(|kept| kept.session).collect();
+    let kept: HashSet<String> =
+        host::list_generation_dirs(&agents).into_iter().map(|kept| kept.session).collect();
     let place = |session: &str| {
         if kept.contains(session) { "" } else { " (not of this state directory, or removed)" }
     };

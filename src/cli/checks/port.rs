@@ -1,20 +1,20 @@
 //! The port of the API and the console: whose it is, and where the console is.
 
 use super::Check;
-use crate::cli::Context;
+use crate::cli::CliContext;
 use crate::cli::daemon_info::DaemonInfo;
 use crate::cli::transport::Transport;
-use intercom_daemon::config::Api;
+use intercom_daemon::config::ApiConfig;
 use intercom_host as host;
 
-pub(in crate::cli) fn port(configured: &Api, cx: &Context) -> Vec<Check> {
+pub(in crate::cli) fn port(configured: &ApiConfig, cx: &CliContext) -> Vec<Check> {
     let about = DaemonInfo::read(&cx.paths.daemon_json());
     let mut checks = vec![of(configured, about.as_ref())];
     checks.extend(console(about.as_ref(), cx));
     checks
 }
 
-fn of(configured: &Api, about: Option<&DaemonInfo>) -> Check {
+fn of(configured: &ApiConfig, about: Option<&DaemonInfo>) -> Check {
     let mut api = configured.clone();
     let address = match api.overridden(|name| std::env::var(name).ok()) {
         Ok(()) => api.address(),
@@ -39,7 +39,7 @@ fn of(configured: &Api, about: Option<&DaemonInfo>) -> Check {
 }
 
 /// Where the console is, if there is a daemon.
-fn console(about: Option<&DaemonInfo>, cx: &Context) -> Option<Check> {
+fn console(about: Option<&DaemonInfo>, cx: &CliContext) -> Option<Check> {
     if let Transport::Remote(remote) = cx.client.transport() {
         return Some(Check::ok("console", remote.console()));
     }

@@ -7,14 +7,14 @@ use super::Check;
 use super::leftovers::described;
 use crate::cli::daemon_info::DaemonInfo;
 use crate::cli::transport::is_listening;
-use intercom_daemon::config::Paths;
+use intercom_daemon::config::DaemonPaths;
 use intercom_host::{self as host, RunningShim};
 use intercom_types::text::{plural, shell_word};
 
 const NAME: &str = "other shims";
 
 /// One check per state directory that has agents without a daemon, or is another than ours.
-pub(in crate::cli) async fn shims(paths: &Paths) -> Vec<Check> {
+pub(in crate::cli) async fn shims(paths: &DaemonPaths) -> Vec<Check> {
     let mut by_state: BTreeMap<(PathBuf, bool), Vec<RunningShim>> = BTreeMap::new();
     for shim in host::running_shims() {
         by_state.entry((shim.state_dir.clone(), shim.removed)).or_default().push(shim);

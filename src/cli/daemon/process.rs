@@ -13,11 +13,11 @@ use tokio::time::{Instant, sleep};
 
 use super::{UNIT, systemctl};
 use crate::cli::daemon_info::{DaemonInfo, StartedBy};
-use crate::cli::failure::Failure;
-use crate::cli::start::{KeptVariables, Starter};
+use crate::cli::failure::CliFailure;
+use crate::cli::start::{KeptVariables, DaemonStarter};
 use crate::cli::time::{age, date_time_zone};
 use crate::cli::url::url;
-use crate::cli::{Context, out};
+use crate::cli::{CliContext, output};
 use intercom_host as host;
 use intercom_types::Time;
 use intercom_types::text::{clean, plural};
@@ -26,36 +26,36 @@ use intercom_types::text::{clean, plural};
 const ENDS_WITHIN: Duration = Duration::from_mins(1);
 const LOOK_AGAIN: Duration = Duration::from_millis(20);
 
-pub(super) async fn restart(cx: &Context) -> anyhow::Result<()> {
-    let Some(mut starter) = Starter::local(cx) else {
-        return Err(Failure::failed("the daemon is on another machine; restart it there").into());
+pub(super) async fn restart(cx: &CliContext) -> anyhow::Result<()> {
+    let Some(mut starter) = DaemonStarter::local(cx) else {
+        return Err(CliFailure::failed("the daemon is on another machine; restart it there").into());
     };
     // A daemon that could not be started again is not ended.
     starter.check_config()?;
     if let Some(running) = DaemonInfo::read(&cx.paths.daemon_json()) {
-        say_variables(&starter.keep_variables(&running));
+        report_kept_variables(&starter.keep_variables(&running));
         end(&running).await?;
     }
     starter.ensure_with_console(cx).await?;
     let running = DaemonInfo::read(&cx.paths.daemon_json()).map(|info| info.pid);
     if cx.json {
-        return out::print(&format!("{}\n", json!({ "pid": running })));
+        return output::print(&format!("{}\n", json!({ "pid": running })));
     }
     Ok(())
 }
 
 /// Names only: the values are secrets.
-fn say_variables(KeptVariables { kept, lost }: &KeptVariables) {
+fn report_kept_variables(KeptVariables { kept, lost }: &KeptVariables) {
     if !kept.is_empty() {
         let names = kept.join(", ");
-        out::advise(&format!(
+        output::advise(&format!(
             "kept from the daemon before, since this shell does not set them: {names}; an empty value drops one: \
              `{}= intercom daemon restart`",
             kept[0]
         ));
     }
     if !lost.is_empty() {
-        out::advise(&format!(
+        output::advise(&format!(
             "warning: the daemon before had {}, and the installed service does not get them from it; set them for the service: \
              `systemctl --user import-environment NAME` in a shell that has them",
             lost.join(", ")
@@ -63,9 +63,9 @@ fn say_variables(KeptVariables { kept, lost }: &KeptVariables) {
     }
 }
 
-pub(super) async fn stop(cx: &Context) -> anyhow::Result<()> {
-    if Starter::local(cx).is_none() {
-        return Err(Failure::failed("the daemon is on another machine; stop it there").into());
+pub(super) async fn stop(cx: &CliContext) -> anyhow::Result<()> {
+    if DaemonStarter::local(cx).is_none() {
+        return Err(CliFailure::failed("the daemon is on another machine; stop it there").into());
     }
     let running = DaemonInfo::read(&cx.paths.daemon_json());
     if let Some(running) = &running {
@@ -74,16 +74,16 @@ pub(super) async fn stop(cx: &Context) -> anyhow::Result<()> {
     let agents = agents_left(&cx.paths.state_dir);
     if cx.json {
         let pid = running.map(|running| running.pid);
-        return out::print(&json!({ "stopped": pid, "agents_left": agents }).to_string());
+        return output::print(&json!({ "stopped": pid, "agents_left": agents }).to_string());
     }
-    out::print(&match running {
+    output::print(&match running {
         Some(running) => format!("stopped the daemon (pid {})", running.pid),
         None => "no daemon is running".to_owned(),
     })?;
     if agents > 0 {
         let count =
             if agents == 1 { "1 agent runs on".to_owned() } else { format!("{agents} agents run on") };
-        out::advise(&format!(
+        output::advise(&format!(
             "{count} without a daemon; `intercom daemon restart` starts one that takes up every agent"
         ));
     }
@@ -99,12 +99,12 @@ fn agents_left(state_dir: &Path) -> usize {
 async fn end(running: &DaemonInfo) -> anyhow::Result<()> {
     let pid = Pid::from_raw(running.pid);
     kill(pid, Signal::SIGTERM)
-        .map_err(|error| Failure::failed(format!("cannot stop the daemon (pid {pid}): {error}")))?;
+        .map_err(|error| CliFailure::failed(format!("cannot stop the daemon (pid {pid}): {error}")))?;
     let until = Instant::now() + ENDS_WITHIN;
     while host::is_running(running.pid) {
         if Instant::now() >= until {
             let message = format!("the daemon (pid {pid}) has not ended after 60 s");
-            return Err(Failure::failed(message).hint("see what it does: `intercom doctor`").into());
+            return Err(CliFailure::failed(message).hint("see what it does: `intercom doctor`").into());
         }
         sleep(LOOK_AGAIN).await;
     }
@@ -113,7 +113,7 @@ async fn end(running: &DaemonInfo) -> anyhow::Result<()> {
 
 /// The status of the daemon and of its service, as `--json` prints it.
 #[derive(Debug, Serialize)]
-struct Status<'a> {
+struct DaemonStatusReport<'a> {
     /// `null` if none runs on this machine.
     daemon: Option<DaemonStatus>,
     /// True if a daemon answers, here or where `INTERCOM_URL` points.
@@ -140,19 +140,19 @@ struct DaemonStatus {
 #[derive(Debug, Default, Deserialize)]
 struct Health {
     version: Option<String>,
-    sessions: Option<Sessions>,
+    sessions: Option<LiveSessionCount>,
 }
 
 #[derive(Debug, Deserialize)]
-struct Sessions {
+struct LiveSessionCount {
     live: u64,
 }
 
-pub(super) async fn status(file: &Path, cx: &Context) -> anyhow::Result<()> {
+pub(super) async fn status(file: &Path, cx: &CliContext) -> anyhow::Result<()> {
     let answer = cx.client.get(&url(&["health"], &[])).await;
     let reachable = answer.is_ok();
     let health = answer.ok().and_then(|answer| answer.parse::<Health>().ok()).unwrap_or_default();
-    let local = Starter::local(cx).and_then(|_| DaemonInfo::read(&cx.paths.daemon_json()));
+    let local = DaemonStarter::local(cx).and_then(|_| DaemonInfo::read(&cx.paths.daemon_json()));
     let daemon = local.map(|info| DaemonStatus {
         pid: info.pid,
         version: health.version.or_else(|| info.version.clone()),
@@ -165,20 +165,20 @@ pub(super) async fn status(file: &Path, cx: &Context) -> anyhow::Result<()> {
     });
     let installed = file.exists();
     let active = installed && systemctl(&["is-active", "--quiet", UNIT]).is_ok();
-    let status = Status { daemon, reachable, unit: file, installed, active };
+    let status = DaemonStatusReport { daemon, reachable, unit: file, installed, active };
     if cx.json {
-        out::print(&serde_json::to_string(&status)?)?;
+        output::print(&serde_json::to_string(&status)?)?;
     } else {
-        out::print(&shown(&status, Timestamp::now()))?;
+        output::print(&shown(&status, Timestamp::now()))?;
     }
     if reachable {
         return Ok(());
     }
     let hint = "`intercom daemon restart` starts one in the background, and so does `intercom run`";
-    Err(Failure::failed("no daemon answers").hint(hint).into())
+    Err(CliFailure::failed("no daemon answers").hint(hint).into())
 }
 
-fn shown(status: &Status<'_>, now: Timestamp) -> String {
+fn shown(status: &DaemonStatusReport<'_>, now: Timestamp) -> String {
     let mut lines = Vec::new();
     match &status.daemon {
         Some(daemon) => {

@@ -5,9 +5,9 @@ use std::io::IsTerminal as _;
 
 use serde::Serialize;
 
-use crate::cli::failure::Failure;
+use crate::cli::failure::CliFailure;
 use crate::cli::transport::Transport;
-use crate::cli::{Context, out};
+use crate::cli::{CliContext, output};
 use crate::lifecycle;
 use intercom_types::text::{clean, cut, plural};
 use intercom_types::{
@@ -24,10 +24,10 @@ struct RebuildReport<'a> {
     rebuild: &'a LedgerRebuild,
 }
 
-pub(super) fn run(dry_run: bool, cx: &Context) -> anyhow::Result<()> {
+pub(super) fn run(dry_run: bool, cx: &CliContext) -> anyhow::Result<()> {
     if let Transport::Remote(_) = cx.client.transport() {
         let failure =
-            Failure::usage("--rebuild-ledger works on the machine of the database, not over INTERCOM_URL");
+            CliFailure::usage("--rebuild-ledger works on the machine of the database, not over INTERCOM_URL");
         return Err(failure.into());
     }
     let mode = if dry_run { RebuildMode::Compare } else { RebuildMode::Replace };
@@ -35,35 +35,35 @@ pub(super) fn run(dry_run: bool, cx: &Context) -> anyhow::Result<()> {
     let lock =
         (mode == RebuildMode::Replace && cx.paths.state_dir.is_dir()).then(|| lifecycle::lock(&cx.paths));
     let _held = lock.transpose().map_err(|error| {
-        let hint = format!("stop it first; agents run on: {} daemon stop", cx.call);
-        Failure::failed(error.to_string()).hint(hint)
+        let hint = format!("stop it first; agents run on: {} daemon stop", cx.command_prefix);
+        CliFailure::failed(error.to_string()).hint(hint)
     })?;
     let shows = !cx.json && std::io::stderr().is_terminal();
     let mut show = |progress: RebuildProgress| {
         if shows {
-            out::replace_line(&format!("reading the log: {} of {} events", progress.events, progress.total));
+            output::replace_line(&format!("reading the log: {} of {} events", progress.events, progress.total));
         }
     };
     let rebuild = lifecycle::rebuild_ledger(&cx.paths, mode, &mut show)
-        .map_err(|error| Failure::failed(format!("the ledger could not be made from the log: {error}")));
+        .map_err(|error| CliFailure::failed(format!("the ledger could not be made from the log: {error}")));
     if shows {
-        out::replace_line("");
+        output::replace_line("");
     }
     report(&rebuild?, mode, cx)
 }
 
-fn report(rebuild: &LedgerRebuild, mode: RebuildMode, cx: &Context) -> anyhow::Result<()> {
+fn report(rebuild: &LedgerRebuild, mode: RebuildMode, cx: &CliContext) -> anyhow::Result<()> {
     let differs = !rebuild.differences.is_empty();
     let replaced = mode == RebuildMode::Replace && differs;
     if cx.json {
-        out::print_json(&serde_json::to_string(&RebuildReport { replaced, rebuild })?)?;
+        output::print_json(&serde_json::to_string(&RebuildReport { replaced, rebuild })?)?;
     } else {
-        out::print(&in_words(rebuild, replaced))?;
+        output::print(&in_words(rebuild, replaced))?;
     }
     if differs && !replaced {
         let rows = plural(rebuild.differences.len(), "row");
-        let hint = format!("{} doctor --rebuild-ledger replaces them", cx.call);
-        return Err(Failure::failed(format!("{rows} of the ledger differ from the log")).hint(hint).into());
+        let hint = format!("{} doctor --rebuild-ledger replaces them", cx.command_prefix);
+        return Err(CliFailure::failed(format!("{rows} of the ledger differ from the log")).hint(hint).into());
     }
     Ok(())
 }

@@ -6,38 +6,38 @@ use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
 use serde_json::Value;
 use tokio::sync::mpsc;
 
-use super::ask;
-use super::feed::{Feed, ORDERS, Opening, Order};
-use super::offer::Profile;
-use super::queue::Outbox;
-use super::refusal::Refusal;
-use super::{Acp, Manner};
+use super::capabilities::OfferedProfile;
+use super::client_requests;
+use super::feed::{FeedCommand, FeedOpening, ORDERS, SessionFeed};
+use super::queue::ClientOutbox;
+use super::refusal::RpcRefusal;
+use super::{AcpBridge, ConnectOptions};
 use intercom_daemon::ops::{Caller, ErrorKind, Operations, ReadModel};
-use intercom_types::{Event, EventKind, Session, SessionId, Takes};
-use intercom_wire::acp::asked::Hello;
+use intercom_types::{Event, EventKind, PromptCapabilities, Session, SessionId};
+use intercom_wire::acp::client_request::InitializeParams;
 
 #[derive(Debug)]
-pub(super) struct Client {
-    acp: Acp,
+pub(super) struct ClientState {
+    acp: AcpBridge,
     reads: ReadModel,
-    manner: Manner,
-    outbox: Outbox,
-    hello: OnceLock<Hello>,
+    options: ConnectOptions,
+    outbox: ClientOutbox,
+    hello: OnceLock<InitializeParams>,
     /// Unanswered requests to the client, by request id; locked only for one lookup.
-    asked: Mutex<HashMap<String, (SessionId, ask::About)>>,
+    pending_requests: Mutex<HashMap<String, (SessionId, client_requests::ClientRequestSubject)>>,
     /// Its sessions; held for the moment of a look.
-    feeds: Mutex<HashMap<SessionId, mpsc::Sender<Order>>>,
+    feeds: Mutex<HashMap<SessionId, mpsc::Sender<FeedCommand>>>,
 }
 
 /// Counts the clients of a session for as long as it is held.
 #[derive(Debug)]
-pub(super) struct Attached {
-    acp: Acp,
+pub(super) struct AttachGuard {
+    acp: AcpBridge,
     session: SessionId,
 }
 
-impl Attached {
-    fn new(acp: &Acp, session: SessionId) -> Self {
+impl AttachGuard {
+    fn new(acp: &AcpBridge, session: SessionId) -> Self {
         let count = *acp.attached().entry(session).and_modify(|count| *count += 1).or_insert(1);
         if count == 1 {
             acp.note_change(session);
@@ -46,7 +46,7 @@ impl Attached {
     }
 }
 
-impl Drop for Attached {
+impl Drop for AttachGuard {
     fn drop(&mut self) {
         let mut attached = self.acp.attached();
         if let Some(count) = attached.get_mut(&self.session) {
@@ -59,17 +59,25 @@ impl Drop for Attached {
     }
 }
 
-impl Client {
-    pub(super) fn new(acp: Acp, who: &Caller, manner: Manner, outbox: Outbox) -> Self {
+impl ClientState {
+    pub(super) fn new(acp: AcpBridge, who: &Caller, options: ConnectOptions, outbox: ClientOutbox) -> Self {
         let reads = ReadModel::new(acp.0.ops.clone(), who.by_acp());
         let hello = OnceLock::new();
-        if manner.connectionless {
-            hello.set(Hello::default()).ok(); // it is new
+        if options.connectionless {
+            hello.set(InitializeParams::default()).ok(); // it is new
         }
-        Self { acp, reads, manner, outbox, hello, asked: Mutex::default(), feeds: Mutex::default() }
+        Self {
+            acp,
+            reads,
+            options,
+            outbox,
+            hello,
+            pending_requests: Mutex::default(),
+            feeds: Mutex::default(),
+        }
     }
 
-    pub(super) fn acp(&self) -> &Acp {
+    pub(super) fn acp(&self) -> &AcpBridge {
         &self.acp
     }
 
@@ -89,8 +97,8 @@ impl Client {
 
     /// A session by its id. Clients are given ids and keep them: a prefix or a name that came to mean another one would be
     /// somebody else's session.
-    pub(super) async fn session(&self, id: &str) -> Result<Session, Refusal> {
-        let no_session = || Refusal::no_session(id);
+    pub(super) async fn session(&self, id: &str) -> Result<Session, RpcRefusal> {
+        let no_session = || RpcRefusal::no_session(id);
         let known: SessionId = id.parse().map_err(|_| no_session())?;
         match self.ops().session(self.caller(), &known).await {
             Err(error) if error.kind == ErrorKind::NotFound => Err(no_session()),
@@ -98,20 +106,20 @@ impl Client {
         }
     }
 
-    pub(super) async fn profiles(&self) -> Result<Vec<Profile>, Refusal> {
-        Ok(self.reads.agents().await?.into_iter().map(Profile::from).collect())
+    pub(super) async fn profiles(&self) -> Result<Vec<OfferedProfile>, RpcRefusal> {
+        Ok(self.reads.agents().await?.into_iter().map(OfferedProfile::from).collect())
     }
 
-    pub(super) fn manner(&self) -> &Manner {
-        &self.manner
+    pub(super) fn options(&self) -> &ConnectOptions {
+        &self.options
     }
 
-    pub(super) fn outbox(&self) -> &Outbox {
+    pub(super) fn outbox(&self) -> &ClientOutbox {
         &self.outbox
     }
 
     /// The first one counts; saying it again does no harm.
-    pub(super) fn greeted(&self, hello: Hello) {
+    pub(super) fn set_hello(&self, hello: InitializeParams) {
         self.hello.set(hello).ok(); // as above
     }
 
@@ -125,17 +133,22 @@ impl Client {
 
     /// Returns true if the client can receive requests.
     pub(super) fn is_asked(&self) -> bool {
-        !self.manner.connectionless
+        !self.options.connectionless
     }
 
     /// Returns the refusal with the codes that this client expects.
-    pub(super) fn in_words(&self, refusal: Refusal) -> Refusal {
-        if self.manner.connectionless { refusal.in_old_words() } else { refusal }
+    pub(super) fn adapt_refusal(&self, refusal: RpcRefusal) -> RpcRefusal {
+        if self.options.connectionless { refusal.in_old_words() } else { refusal }
     }
 
     /// `false` if it is being asked already.
-    pub(super) fn asks(&self, id: &str, session: SessionId, about: ask::About) -> bool {
-        let mut asked = self.asked();
+    pub(super) fn add_request(
+        &self,
+        id: &str,
+        session: SessionId,
+        about: client_requests::ClientRequestSubject,
+    ) -> bool {
+        let mut asked = self.lock_requests();
         let news = !asked.contains_key(id);
         if news {
             asked.insert(id.to_owned(), (session, about));
@@ -144,28 +157,30 @@ impl Client {
     }
 
     /// It has answered, or need not any more.
-    pub(super) fn take_asked(&self, id: &str) -> Option<ask::About> {
-        self.asked().remove(id).map(|(_, about)| about)
+    pub(super) fn take_request(&self, id: &str) -> Option<client_requests::ClientRequestSubject> {
+        self.lock_requests().remove(id).map(|(_, about)| about)
     }
 
     /// It need not answer anything about this session any more.
     pub(super) fn withdraw(&self, session: SessionId) -> Vec<String> {
-        let mut asked = self.asked();
+        let mut asked = self.lock_requests();
         let of = asked.iter().filter(|(_, (of, _))| *of == session).map(|(id, _)| id.clone());
         let ids: Vec<String> = of.collect();
         asked.retain(|_, (of, _)| *of != session);
         ids
     }
 
-    fn asked(&self) -> MutexGuard<'_, HashMap<String, (SessionId, ask::About)>> {
-        self.asked.lock().unwrap_or_else(PoisonError::into_inner)
+    fn lock_requests(
+        &self,
+    ) -> MutexGuard<'_, HashMap<String, (SessionId, client_requests::ClientRequestSubject)>> {
+        self.pending_requests.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    fn feeds(&self) -> MutexGuard<'_, HashMap<SessionId, mpsc::Sender<Order>>> {
+    fn feeds(&self) -> MutexGuard<'_, HashMap<SessionId, mpsc::Sender<FeedCommand>>> {
         self.feeds.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    pub(super) fn feed(&self, session: SessionId) -> Option<mpsc::Sender<Order>> {
+    pub(super) fn feed(&self, session: SessionId) -> Option<mpsc::Sender<FeedCommand>> {
         self.feeds().get(&session).filter(|orders| !orders.is_closed()).cloned()
     }
 
@@ -174,7 +189,7 @@ impl Client {
     }
 
     /// It is not told of this session any more.
-    pub(super) fn forget(&self, session: SessionId) -> Option<mpsc::Sender<Order>> {
+    pub(super) fn forget(&self, session: SessionId) -> Option<mpsc::Sender<FeedCommand>> {
         self.feeds().remove(&session)
     }
 
@@ -184,11 +199,15 @@ impl Client {
     }
 
     /// From now on it is told of this session; it was not before.
-    pub(super) fn attach(self: &Arc<Self>, seen: &Session, opening: Opening) -> mpsc::Sender<Order> {
+    pub(super) fn attach(
+        self: &Arc<Self>,
+        seen: &Session,
+        opening: FeedOpening,
+    ) -> mpsc::Sender<FeedCommand> {
         let (to, orders) = mpsc::channel(ORDERS);
         let mut feeds = self.feeds();
-        let attached = Attached::new(&self.acp, seen.id);
-        let feed = Feed::new(Arc::clone(self), attached, seen.id, seen.is_acp(), orders);
+        let attached = AttachGuard::new(&self.acp, seen.id);
+        let feed = SessionFeed::new(Arc::clone(self), attached, seen.id, seen.is_acp(), orders);
         feeds.insert(seen.id, to.clone());
         drop(feeds);
         self.acp.0.tasks.spawn(feed.run(opening));
@@ -196,12 +215,12 @@ impl Client {
     }
 
     /// It uses a session that it may not have started: that stays when the client that did leaves.
-    pub(super) async fn uses(&self, session: SessionId) {
+    pub(super) async fn keep_session(&self, session: SessionId) {
         self.acp.0.ops.supervisor().keep_session(session, self.caller().name.clone()).await;
     }
 
     /// No feed outlives its client.
-    pub(super) fn let_go(&self) {
+    pub(super) fn drop_feeds(&self) {
         self.feeds().clear();
     }
 
@@ -228,14 +247,14 @@ impl Client {
     }
 
     /// Returns the agent's answer to the opening of its session.
-    pub(super) async fn told(&self, seen: &Session) -> Option<Value> {
+    pub(super) async fn agent_session(&self, seen: &Session) -> Option<Value> {
         self.ready(seen).await.and_then(|ready| ready.get("session").cloned())
     }
 
     /// Returns the kinds of content that the session's agent accepts in a prompt.
-    pub(super) async fn takes(&self, seen: &Session) -> Takes {
+    pub(super) async fn takes(&self, seen: &Session) -> PromptCapabilities {
         if !seen.is_acp() {
-            return Takes::WORDS;
+            return PromptCapabilities::TEXT_ONLY;
         }
         if let Some(takes) = seen.prompt_capabilities {
             return takes;
@@ -243,6 +262,10 @@ impl Client {
         let ready = self.ready(seen).await.unwrap_or_default();
         let told = ready.pointer("/initialize/agentCapabilities/promptCapabilities");
         let flag = |name: &str| told.and_then(|told| told.get(name)?.as_bool()).unwrap_or(false);
-        Takes { image: flag("image"), audio: flag("audio"), embedded_context: flag("embeddedContext") }
+        PromptCapabilities {
+            image: flag("image"),
+            audio: flag("audio"),
+            embedded_context: flag("embeddedContext"),
+        }
     }
 }

@@ -3,35 +3,40 @@
 use serde::Deserialize;
 use serde_json::json;
 
-use super::refusal::Refusal;
-use intercom_daemon::config::Seats;
-use intercom_types::{Json, Takes};
+use super::refusal::RpcRefusal;
+use intercom_daemon::config::AcpServerConfig;
+use intercom_types::{Json, PromptCapabilities};
 
 #[derive(Debug, Default, Deserialize)]
 #[serde(default)]
-struct Block {
+struct PromptBlock {
     r#type: String,
     text: Option<String>,
     data: Option<String>,
     uri: Option<String>,
-    resource: Option<Resource>,
+    resource: Option<EmbeddedResource>,
 }
 
 #[derive(Debug, Default, Deserialize)]
 #[serde(default)]
-struct Resource {
+struct EmbeddedResource {
     uri: String,
     text: Option<String>,
     blob: Option<String>,
 }
 
 /// The blocks as the agent is to get them.
-pub(super) fn fitted(blocks: &[Json], takes: Takes, limits: &Seats) -> Result<Json, Refusal> {
+pub(super) fn fitted(
+    blocks: &[Json],
+    takes: PromptCapabilities,
+    limits: &AcpServerConfig,
+) -> Result<Json, RpcRefusal> {
     let (mut text, mut attached, mut something) = (0, 0, false);
     let mut fitted = Vec::with_capacity(blocks.len());
     for (n, raw) in blocks.iter().enumerate() {
-        let wrong = |what: String| Refusal::params(format!("prompt[{n}]: {what}"));
-        let block: Block = serde_json::from_str(raw.as_str()).map_err(|error| wrong(error.to_string()))?;
+        let wrong = |what: String| RpcRefusal::params(format!("prompt[{n}]: {what}"));
+        let block: PromptBlock =
+            serde_json::from_str(raw.as_str()).map_err(|error| wrong(error.to_string()))?;
         let needed = |field: &str| wrong(format!("`{field}` is missing"));
         let mut kept = raw.clone();
         match block.r#type.as_str() {
@@ -73,15 +78,17 @@ pub(super) fn fitted(blocks: &[Json], takes: Takes, limits: &Seats) -> Result<Js
         fitted.push(kept);
     }
     if !something {
-        return Err(Refusal::params("the prompt is empty"));
+        return Err(RpcRefusal::params("the prompt is empty"));
     }
     if text > limits.max_prompt_bytes {
         let most = limits.max_prompt_bytes;
-        return Err(Refusal::params(format!("the prompt is too long: {text} bytes of text, at most {most}")));
+        return Err(RpcRefusal::params(format!(
+            "the prompt is too long: {text} bytes of text, at most {most}"
+        )));
     }
     if attached > limits.max_attached_bytes {
         let most = limits.max_attached_bytes;
-        return Err(Refusal::params(format!("too much is attached: {attached} bytes, at most {most}")));
+        return Err(RpcRefusal::params(format!("too much is attached: {attached} bytes, at most {most}")));
     }
     Ok(Json::of(&fitted))
 }
@@ -90,15 +97,16 @@ pub(super) fn fitted(blocks: &[Json], takes: Takes, limits: &Seats) -> Result<Js
 mod tests {
     use super::*;
 
-    fn fit(blocks: &[&str], takes: Takes) -> Result<String, String> {
+    fn fit(blocks: &[&str], takes: PromptCapabilities) -> Result<String, String> {
         let blocks: Vec<Json> = blocks.iter().map(|block| Json::trusted(*block)).collect();
-        let limits = Seats { max_prompt_bytes: 20, max_attached_bytes: 30, ..Seats::default() };
+        let limits =
+            AcpServerConfig { max_prompt_bytes: 20, max_attached_bytes: 30, ..AcpServerConfig::default() };
         fitted(&blocks, takes, &limits).map(|json| json.as_str().to_owned()).map_err(|why| format!("{why:?}"))
     }
 
     #[test]
     fn blocks_pass_as_they_came_if_the_agent_takes_them() {
-        let all = Takes { image: true, audio: true, embedded_context: true };
+        let all = PromptCapabilities { image: true, audio: true, embedded_context: true };
         let blocks = [
             r#"{"type":"text", "text":"hi","annotations":{"x":1.0}}"#,
             r#"{"type":"resource_link","uri":"file:///a","name":"a"}"#,
@@ -113,7 +121,7 @@ mod tests {
     fn what_the_agent_does_not_take_is_refused_or_put_in_words() {
         let embedded = r#"{"type":"resource","resource":{"uri":"file:///a","text":"A"}}"#;
         assert_eq!(
-            fit(&[embedded], Takes::default()).unwrap(),
+            fit(&[embedded], PromptCapabilities::default()).unwrap(),
             r#"[{"type":"text","text":"file:///a:\nA"}]"#
         );
         for (block, why) in [
@@ -127,9 +135,9 @@ mod tests {
             (r#"{"type":"text","text":"ooooooooooooooooooooo"}"#, "at most 20"),
             (r#"{"type":"new","x":"oooooooooooooooooooooooooooooooooo"}"#, "at most 30"),
         ] {
-            let refused = fit(&[block], Takes::default()).unwrap_err();
+            let refused = fit(&[block], PromptCapabilities::default()).unwrap_err();
             assert!(refused.contains(why), "{block}: {refused}");
         }
-        assert!(fit(&[], Takes::default()).unwrap_err().contains("empty"));
+        assert!(fit(&[], PromptCapabilities::default()).unwrap_err().contains("empty"));
     }
 }

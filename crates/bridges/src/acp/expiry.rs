@@ -13,10 +13,10 @@ use std::time::Duration;
 
 use tokio::time::Instant;
 
-use super::Acp;
-use intercom_daemon::config::Seats;
+use super::AcpBridge;
+use intercom_daemon::config::AcpServerConfig;
 use intercom_daemon::session::CommandError::{Overloaded, Store};
-use intercom_store::{Found, Scope, StoreError};
+use intercom_store::{IdLookup, SessionScope, StoreError};
 use intercom_types::{EventKind, OnClientLeft, Phase, SessionId, SessionRecord, StopMode, Time};
 
 /// The longest time between two looks at all sessions, and at those that their client has left.
@@ -48,14 +48,14 @@ const PRESENCE: &[EventKind] = &[
     EventKind::LadderChanged,
 ];
 
-impl Acp {
+impl AcpBridge {
     /// Until the daemon ends.
-    pub async fn keep_house(self) {
+    pub async fn run_housekeeping(self) {
         let closing = self.0.closing.clone();
-        closing.run_until_cancelled(self.end_what_nobody_needs()).await;
+        closing.run_until_cancelled(self.run_expiry()).await;
     }
 
-    async fn end_what_nobody_needs(&self) {
+    async fn run_expiry(&self) {
         let (mut left, mut next_look) = (self.find_left().await, Instant::now());
         loop {
             let seats = self.0.ops.supervisor().config().seats.clone();
@@ -95,10 +95,10 @@ impl Acp {
     async fn find_left(&self) -> BTreeSet<SessionId> {
         let mut left = BTreeSet::new();
         for record in self.live().await {
-            if record.watched.on_client_left.is_none() || self.clients_of(record.id) > 0 {
+            if record.watch_state.on_client_left.is_none() || self.clients_of(record.id) > 0 {
                 continue;
             }
-            if record.watched.left_at.is_none() {
+            if record.watch_state.left_at.is_none() {
                 self.changed().insert(record.id); // the first look records it
             }
             left.insert(record.id);
@@ -106,18 +106,18 @@ impl Acp {
         left
     }
 
-    async fn end_left(&self, left: &mut BTreeSet<SessionId>, seats: &Seats) {
+    async fn end_left(&self, left: &mut BTreeSet<SessionId>, seats: &AcpServerConfig) {
         for session in left.clone() {
             let found = self.0.ops.supervisor().store().session(session.to_string()).await;
             let record = match found {
-                Ok(Found::One(record)) => record,
-                Ok(Found::None | Found::Ambiguous(_)) => {
+                Ok(IdLookup::One(record)) => record,
+                Ok(IdLookup::None | IdLookup::Ambiguous(_)) => {
                     left.remove(&session);
                     continue;
                 }
                 Err(_) => continue, // the next look asks again
             };
-            let stays = record.watched.on_client_left != Some(OnClientLeft::Close)
+            let stays = record.watch_state.on_client_left != Some(OnClientLeft::Close)
                 || matches!(record.phase, Phase::Ended | Phase::Parked)
                 || self.clients_of(session) > 0;
             let over = is_at_rest(&record)
@@ -131,7 +131,7 @@ impl Acp {
         }
     }
 
-    async fn end_unneeded(&self, seats: &Seats) {
+    async fn end_unneeded(&self, seats: &AcpServerConfig) {
         let now = Time::now();
         for record in self.live().await {
             if self.clients_of(record.id) > 0 {
@@ -160,7 +160,8 @@ impl Acp {
     async fn live(&self) -> Vec<SessionRecord> {
         let (mut live, mut before) = (Vec::new(), None);
         loop {
-            let page = self.0.ops.supervisor().store().sessions(Scope::NotEnded, None, before, 1000).await;
+            let page =
+                self.0.ops.supervisor().store().sessions(SessionScope::NotEnded, None, before, 1000).await;
             let Ok(page) = page else { return live };
             live.extend(page.items);
             before = page.next;
@@ -196,6 +197,6 @@ fn is_at_rest(record: &SessionRecord) -> bool {
 
 /// Since when it is at rest without a client. `None` for a session that no client started.
 fn left_at(record: &SessionRecord) -> Option<Time> {
-    let left = record.watched.left_at?;
-    Some(record.watched.phase_since.map_or(left, |since| since.max(left)))
+    let left = record.watch_state.left_at?;
+    Some(record.watch_state.phase_since.map_or(left, |since| since.max(left)))
 }

@@ -16,22 +16,22 @@ use std::time::Duration;
 use serde_json::{Value, json};
 use tokio::sync::mpsc;
 
-use super::ask::{self, Ask};
-use super::client::{Attached, Client};
-use super::offer;
-use super::prompts::{Answered, Prompts, cancelled};
-use super::queue::{About, Gone};
-use super::refusal::Refusal;
-use super::speak::{self, Control, Voice};
+use super::capabilities;
+use super::client::{AttachGuard, ClientState};
+use super::client_requests::{self, ClientRequest};
+use super::prompts::{PromptReply, PromptTracker, cancelled};
+use super::queue::{ConnectionClosed, MessageMeta};
+use super::refusal::RpcRefusal;
+use super::update_encoder::{self, ControlKind, UpdateEncoder};
 use crate::viewer_log::{ViewerLog, redacted};
-use intercom_store::bus::Ear;
-use intercom_store::{Found, Store};
+use intercom_store::bus::BellListener;
+use intercom_store::{IdLookup, Store};
 use intercom_types::event::{AgentSetting, PromptSending};
 use intercom_types::{Event, EventKind, Json, LoggedEvent, RequestId, Role, SessionId, Time};
-use intercom_wire::acp::{method, send, tell};
+use intercom_wire::acp::{client_messages, method, send};
 use intercom_wire::jsonrpc;
 
-mod orders;
+mod commands;
 
 /// Events read in one go.
 const BATCH: usize = 256;
@@ -48,7 +48,7 @@ const TRY_AGAIN: Duration = Duration::from_millis(500);
 
 /// A client's order about its session.
 #[derive(Debug)]
-pub(super) enum Order {
+pub(super) enum FeedCommand {
     Prompt {
         request: RequestId,
         /// The client's own id for the prompt; the client may have sent the prompt before, to an earlier
@@ -61,25 +61,25 @@ pub(super) enum Order {
     /// It does not want this answer any more.
     Forget(RequestId),
     /// All of it again, then this answer.
-    Replay(Line),
+    Replay(OutgoingLine),
     /// The remaining news, then this answer, and no more.
-    Finish(Option<Line>),
+    Finish(Option<OutgoingLine>),
 }
 
 /// A message, and what goes with it.
-pub(super) type Line = (String, About);
+pub(super) type OutgoingLine = (String, MessageMeta);
 
 /// The start of a feed.
 #[derive(Debug)]
-pub(super) struct Opening {
-    pub(super) answer: Option<Line>,
-    pub(super) history: History,
+pub(super) struct FeedOpening {
+    pub(super) answer: Option<OutgoingLine>,
+    pub(super) history: HistoryMode,
     /// The options that the answer tells.
     pub(super) options: Option<Value>,
 }
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) enum History {
+pub(super) enum HistoryMode {
     /// Told before the answer.
     Before,
     /// Told after it.
@@ -91,20 +91,20 @@ pub(super) enum History {
 }
 
 #[derive(Debug)]
-pub(super) struct Feed {
-    client: Arc<Client>,
+pub(super) struct SessionFeed {
+    client: Arc<ClientState>,
     /// Counted as long as we are there.
-    _attached: Attached,
+    _attached: AttachGuard,
     session: SessionId,
     hosted: bool,
-    voice: Voice,
-    orders: mpsc::Receiver<Order>,
-    ear: Ear,
+    encoder: UpdateEncoder,
+    orders: mpsc::Receiver<FeedCommand>,
+    ear: BellListener,
     after: u64,
-    out: VecDeque<Line>,
-    prompts: Prompts,
+    out: VecDeque<OutgoingLine>,
+    prompts: PromptTracker,
     /// To be asked once all that there is was heard: what a rule decides is not asked.
-    asks: Vec<Ask>,
+    open_requests: Vec<ClientRequest>,
     /// All that there is was heard.
     caught_up: bool,
     /// Modes that are being set and that the agent has not told of, by their number.
@@ -115,13 +115,13 @@ pub(super) struct Feed {
     viewer: ViewerLog,
 }
 
-impl Feed {
+impl SessionFeed {
     pub(super) fn new(
-        client: Arc<Client>,
-        attached: Attached,
+        client: Arc<ClientState>,
+        attached: AttachGuard,
         session: SessionId,
         hosted: bool,
-        orders: mpsc::Receiver<Order>,
+        orders: mpsc::Receiver<FeedCommand>,
     ) -> Self {
         let ear = client.acp().0.ops.bell().listen_to(session);
         Self {
@@ -129,13 +129,13 @@ impl Feed {
             _attached: attached,
             session,
             hosted,
-            voice: Voice::new(session.to_string(), hosted),
+            encoder: UpdateEncoder::new(session.to_string(), hosted),
             orders,
             ear,
             after: 0,
             out: VecDeque::new(),
-            prompts: Prompts::default(),
-            asks: Vec::new(),
+            prompts: PromptTracker::default(),
+            open_requests: Vec::new(),
             caught_up: false,
             modes: BTreeMap::new(),
             options: None,
@@ -144,14 +144,14 @@ impl Feed {
     }
 
     /// Until the client goes, or does not want it any more.
-    pub(super) async fn run(mut self, opening: Opening) {
+    pub(super) async fn run(mut self, opening: FeedOpening) {
         if self.tell_all(opening).await.is_err() {
             self.orders.close();
             self.client.forget_ended(self.session);
         }
     }
 
-    async fn tell_all(&mut self, opening: Opening) -> Result<(), Gone> {
+    async fn tell_all(&mut self, opening: FeedOpening) -> Result<(), ConnectionClosed> {
         self.open(opening).await?;
         let store = self.client.acp().0.ops.supervisor().store().clone();
         let outbox = self.client.outbox().clone();
@@ -162,9 +162,9 @@ impl Feed {
             tokio::select! {
                 biased;
                 order = self.orders.recv() => match order {
-                    Some(Order::Finish(answer)) => return self.finish(answer).await,
+                    Some(FeedCommand::Finish(answer)) => return self.finish(answer).await,
                     Some(order) => self.serve(order).await?,
-                    None => return Err(Gone),
+                    None => return Err(ConnectionClosed),
                 },
                 () = until(self.prompts.deadline()) => {
                     let late = self.prompts.expire(Time::now());
@@ -194,43 +194,43 @@ impl Feed {
         let id = self.session.to_string();
         // Not by the API, which would look at its processes as well, every time.
         let found = self.client.acp().0.ops.supervisor().store().session(id.clone()).await;
-        if matches!(found, Ok(Found::None)) {
-            let left = self.prompts.all(&Err(Refusal::no_session(&id)), Time::now());
+        if matches!(found, Ok(IdLookup::None)) {
+            let left = self.prompts.all(&Err(RpcRefusal::no_session(&id)), Time::now());
             self.answer(left);
         }
     }
 
-    async fn open(&mut self, opening: Opening) -> Result<(), Gone> {
+    async fn open(&mut self, opening: FeedOpening) -> Result<(), ConnectionClosed> {
         let newest = self.client.acp().0.ops.bell().listen().newest();
-        let Opening { answer, history, options } = opening;
+        let FeedOpening { answer, history, options } = opening;
         self.options = options;
         // A relay that hears nothing else before we go knows from the answer where to go on.
         let told = match history {
-            History::Before => newest,
-            History::After | History::News => 0,
-            History::Since(after) => after.unwrap_or(newest).min(newest),
+            HistoryMode::Before => newest,
+            HistoryMode::After | HistoryMode::News => 0,
+            HistoryMode::Since(after) => after.unwrap_or(newest).min(newest),
         };
-        let answer = answer.map(|(text, about)| (text, About { seq: Some(told), ..about }));
+        let answer = answer.map(|(text, about)| (text, MessageMeta { seq: Some(told), ..about }));
         match history {
-            History::Before => {
+            HistoryMode::Before => {
                 self.replay(newest).await?;
                 self.put(answer).await?;
             }
-            History::After => {
+            HistoryMode::After => {
                 self.put(answer).await?;
                 self.replay(newest).await?;
             }
-            History::News | History::Since(_) => self.put(answer).await?,
+            HistoryMode::News | HistoryMode::Since(_) => self.put(answer).await?,
         }
-        self.after = if history == History::After { newest } else { told };
-        if history != History::News {
+        self.after = if history == HistoryMode::After { newest } else { told };
+        if history != HistoryMode::News {
             self.find_turn().await;
             self.find_open().await;
         }
         Ok(())
     }
 
-    async fn put(&self, line: Option<Line>) -> Result<(), Gone> {
+    async fn put(&self, line: Option<OutgoingLine>) -> Result<(), ConnectionClosed> {
         match line {
             Some((text, about)) => self.client.outbox().put(text, about).await,
             None => Ok(()),
@@ -238,9 +238,9 @@ impl Feed {
     }
 
     /// Replays the agent's messages and prompts up to `up_to`. Nothing is asked, and nothing is answered.
-    async fn replay(&mut self, up_to: u64) -> Result<(), Gone> {
+    async fn replay(&mut self, up_to: u64) -> Result<(), ConnectionClosed> {
         let (store, mut after) = (self.client.acp().0.ops.supervisor().store().clone(), 0);
-        let mut voice = Voice::new(self.session.to_string(), self.hosted);
+        let mut voice = UpdateEncoder::new(self.session.to_string(), self.hosted);
         let mut log = ViewerLog::default();
         loop {
             let batch = read(&store, self.session, after).await;
@@ -253,7 +253,7 @@ impl Feed {
                 // What is set by now is in the answer, with what is ours.
                 if self.hosted
                     && event.known_kind() == Some(EventKind::Update)
-                    && speak::control(&event.data).is_some()
+                    && update_encoder::control(&event.data).is_some()
                 {
                     continue;
                 }
@@ -265,18 +265,22 @@ impl Feed {
         }
     }
 
-    async fn replay_one(&self, voice: &mut Voice, event: &LoggedEvent) -> Result<(), Gone> {
-        let mut lines = voice.tell(event);
+    async fn replay_one(
+        &self,
+        voice: &mut UpdateEncoder,
+        event: &LoggedEvent,
+    ) -> Result<(), ConnectionClosed> {
+        let mut lines = voice.encode_logged(event);
         if let Event::PromptSending(sending) = event.event()
             && let Some(content) = self.content_of(&sending).await
         {
-            lines.extend(voice.was_asked(&content));
-            voice.prompted(&content);
+            lines.extend(voice.prompt_chunks(&content));
+            voice.note_prompt(&content);
         }
         let last = lines.len().saturating_sub(1);
         for (n, line) in lines.into_iter().enumerate() {
             let seq = (n == last).then_some(event.seq);
-            self.put(Some((line, About { seq, ..self.about() }))).await?;
+            self.put(Some((line, MessageMeta { seq, ..self.about() }))).await?;
         }
         Ok(())
     }
@@ -298,7 +302,7 @@ impl Feed {
         for event in store.events_of(self.session, KINDS, self.after, MANY).await.unwrap_or_default() {
             let event = self.fit(event);
             if let Some(ask) = self.asks_for(&event.event()).filter(|ask| open.contains(&ask.id)) {
-                self.asks.push(ask);
+                self.open_requests.push(ask);
             }
         }
     }
@@ -331,8 +335,8 @@ impl Feed {
         }
     }
 
-    fn about(&self) -> About {
-        About { session: Some(self.session), ..About::default() }
+    fn about(&self) -> MessageMeta {
+        MessageMeta { session: Some(self.session), ..MessageMeta::default() }
     }
 
     fn say(&mut self, line: String) {
@@ -340,11 +344,11 @@ impl Feed {
         self.out.push_back((line, about));
     }
 
-    fn asks_for(&self, event: &Event) -> Option<Ask> {
+    fn asks_for(&self, event: &Event) -> Option<ClientRequest> {
         if !self.client.is_asked() {
             return None;
         }
-        ask::of(event, self.hosted, self.client.forms(), self.client.caller().role)
+        client_requests::request_for(event, self.hosted, self.client.forms(), self.client.caller().role)
     }
 
     async fn hear(&mut self, event: LoggedEvent) {
@@ -353,13 +357,13 @@ impl Feed {
         let released = self.released(&mut log, event).await;
         self.viewer = log;
         for event in released {
-            self.tell_of(event).await;
+            self.enqueue_event(event).await;
         }
     }
 
-    async fn tell_of(&mut self, event: LoggedEvent) {
+    async fn enqueue_event(&mut self, event: LoggedEvent) {
         let before = self.out.len();
-        self.make_of(&event).await;
+        self.encode_event(&event).await;
         // Whoever has heard the last of it has heard all of it.
         let mut made = self.out.iter_mut().skip(before).rev().map(|(_, about)| about);
         if let Some(last) = made.next() {
@@ -367,16 +371,16 @@ impl Feed {
         }
     }
 
-    async fn make_of(&mut self, logged: &LoggedEvent) {
+    async fn encode_event(&mut self, logged: &LoggedEvent) {
         let event = logged.event();
         match &event {
             Event::PromptSending(sending) => {
                 let theirs = !self.prompts.has(sending.prompt);
                 if let Some(content) = self.content_of(sending).await {
-                    for line in self.voice.was_asked(&content).into_iter().filter(|_| theirs) {
+                    for line in self.encoder.prompt_chunks(&content).into_iter().filter(|_| theirs) {
                         self.say(line);
                     }
-                    self.voice.prompted(&content);
+                    self.encoder.note_prompt(&content);
                 }
             }
             Event::SessionPresetChanged(_) | Event::AgentReady(_) | Event::SessionAgentChanged(_) => {
@@ -391,26 +395,26 @@ impl Feed {
             // Not every agent tells that its mode is another one.
             Event::SettingAccepted(accepted) => {
                 if let Some(mode) = accepted.set.and_then(|set| self.modes.remove(&set)) {
-                    self.say(self.voice.mode_is(&mode));
+                    self.say(self.encoder.mode_is(&mode));
                 }
             }
-            Event::Update(_) if self.hosted => match speak::control(&logged.data) {
-                Some(Control::Mode) => self.modes.clear(),
+            Event::Update(_) if self.hosted => match update_encoder::control(&logged.data) {
+                Some(ControlKind::Mode) => self.modes.clear(),
                 // All of them are told: the agent's, and ours.
-                Some(Control::Options) => return self.tell_controls(&event).await,
+                Some(ControlKind::Options) => return self.tell_controls(&event).await,
                 None => {}
             },
             _ => {}
         }
-        for line in self.voice.tell_event(logged.seq, &event) {
+        for line in self.encoder.encode(logged.seq, &event) {
             self.say(line);
         }
         if let Some(ask) = self.asks_for(&event) {
-            self.asks.push(ask);
+            self.open_requests.push(ask);
         }
-        if let Some(id) = ask::closed_by(&event) {
-            self.asks.retain(|ask| ask.id != id);
-            if self.client.take_asked(&id).is_some() {
+        if let Some(id) = client_requests::closed_by(&event) {
+            self.open_requests.retain(|ask| ask.id != id);
+            if self.client.take_request(&id).is_some() {
                 self.say(send::cancel_request(&RequestId::text(&id)));
             }
         }
@@ -424,30 +428,35 @@ impl Feed {
     /// Withdraws the client's queued prompts; each gets the answer that it will not run.
     async fn empty_queue(&self) {
         for prompt in self.prompts.queued() {
-            self.client.ops().take_back(self.client.caller(), &prompt, None).await.ok(); // it may have left
+            self.client.ops().withdraw_prompt(self.client.caller(), &prompt, None).await.ok(); // it may have left
         }
     }
 
     /// Sends the open requests to the client, each once.
     fn ask(&mut self) {
-        for ask in std::mem::take(&mut self.asks) {
-            let Ask { id, method, params, about } = ask;
-            if self.client.asks(&id, self.session, about) {
-                let line = tell::asked(&RequestId::text(&id), method, &params, self.voice.session());
+        for ask in std::mem::take(&mut self.open_requests) {
+            let ClientRequest { id, method, params, about } = ask;
+            if self.client.add_request(&id, self.session, about) {
+                let line = client_messages::session_request(
+                    &RequestId::text(&id),
+                    method,
+                    &params,
+                    self.encoder.session(),
+                );
                 self.say(line);
             }
         }
     }
 
-    fn answer(&mut self, answered: Vec<Answered>) {
-        for Answered { request, outcome, millis } in answered {
-            self.client.acp().0.figures.prompt_over(&outcome, millis);
+    fn answer(&mut self, answered: Vec<PromptReply>) {
+        for PromptReply { request, outcome, millis } in answered {
+            self.client.acp().0.metrics.prompt_over(&outcome, millis);
             let line = match outcome {
                 Ok(result) => jsonrpc::result(&request, &result),
-                Err(refusal) => self.client.in_words(refusal).line(&request),
+                Err(refusal) => self.client.adapt_refusal(refusal).line(&request),
             };
             let answers = Some((request, method::SESSION_PROMPT.to_owned()));
-            self.out.push_back((line, About { answers, ..self.about() }));
+            self.out.push_back((line, MessageMeta { answers, ..self.about() }));
         }
     }
 
@@ -455,7 +464,7 @@ impl Feed {
     async fn content_of(&self, sending: &PromptSending) -> Option<Json> {
         let id = sending.prompt;
         let store = self.client.acp().0.ops.supervisor().store();
-        let Ok(Found::One(prompt)) = store.prompt(id.to_string()).await else { return None };
+        let Ok(IdLookup::One(prompt)) = store.prompt(id.to_string()).await else { return None };
         let content = store.content(id).await.ok().flatten();
         let words = || Json::of(&json!([{ "type": "text", "text": prompt.text }]));
         Some(content.map_or_else(words, |content| content.as_json().clone()))
@@ -466,11 +475,11 @@ impl Feed {
         const KINDS: &[EventKind] = &[EventKind::TurnStarted, EventKind::TurnEnded, EventKind::PromptSending];
         let store = self.client.acp().0.ops.supervisor().store().clone();
         for event in store.events_of(self.session, KINDS, self.after, FEW).await.unwrap_or_default() {
-            self.voice.tell(&event);
+            self.encoder.encode_logged(&event);
             if let Event::PromptSending(sending) = event.event()
                 && let Some(content) = self.content_of(&sending).await
             {
-                self.voice.prompted(&content);
+                self.encoder.note_prompt(&content);
             }
         }
     }
@@ -478,20 +487,22 @@ impl Feed {
     /// Modes and options, after something about them has changed.
     async fn tell_controls(&mut self, event: &Event) {
         let Ok(seen) = self.client.session(&self.session).await else { return };
-        let told = self.client.told(&seen).await;
+        let told = self.client.agent_session(&seen).await;
         let profiles = self.client.profiles().await.unwrap_or_default();
-        if matches!(event, Event::SessionPresetChanged(_)) && offer::has_our_modes(&seen, told.as_ref()) {
-            self.say(self.voice.mode_is(&seen.preset));
+        if matches!(event, Event::SessionPresetChanged(_))
+            && capabilities::has_our_modes(&seen, told.as_ref())
+        {
+            self.say(self.encoder.mode_is(&seen.preset));
         }
-        let options = offer::options(&seen, told.as_ref(), &profiles);
+        let options = capabilities::options(&seen, told.as_ref(), &profiles);
         if self.options.as_ref() != Some(&options) {
-            self.say(self.voice.options_are(&options));
+            self.say(self.encoder.options_are(&options));
             self.options = Some(options);
         }
     }
 
     /// Sends the remaining news; requests without an answer by then never get one from this client's session.
-    async fn finish(&mut self, answer: Option<Line>) -> Result<(), Gone> {
+    async fn finish(&mut self, answer: Option<OutgoingLine>) -> Result<(), ConnectionClosed> {
         self.empty_queue().await;
         let store = self.client.acp().0.ops.supervisor().store().clone();
         loop {
@@ -515,7 +526,7 @@ impl Feed {
     }
 
     /// Sends all pending messages, however long the client takes to read.
-    async fn flush(&mut self) -> Result<(), Gone> {
+    async fn flush(&mut self) -> Result<(), ConnectionClosed> {
         while let Some((text, about)) = self.out.pop_front() {
             self.client.outbox().put(text, about).await?;
         }
@@ -527,13 +538,15 @@ impl Feed {
         self.orders.close();
         while let Some(order) = self.orders.recv().await {
             match order {
-                Order::Prompt { request, .. } => {
-                    let closed = Refusal::request("the session was closed meanwhile");
-                    self.answer(vec![Answered::at_once(request, closed)]);
+                FeedCommand::Prompt { request, .. } => {
+                    let closed = RpcRefusal::request("the session was closed meanwhile");
+                    self.answer(vec![PromptReply::at_once(request, closed)]);
                 }
-                Order::Cancel { request: Some(request) } => self.cancelled(request),
-                Order::Replay(answer) | Order::Finish(Some(answer)) => self.out.push_back(answer),
-                Order::Cancel { request: None } | Order::Forget(_) | Order::Finish(None) => {}
+                FeedCommand::Cancel { request: Some(request) } => self.cancelled(request),
+                FeedCommand::Replay(answer) | FeedCommand::Finish(Some(answer)) => self.out.push_back(answer),
+                FeedCommand::Cancel { request: None }
+                | FeedCommand::Forget(_)
+                | FeedCommand::Finish(None) => {}
             }
         }
     }
@@ -552,10 +565,10 @@ async fn next(
     store: &Store,
     session: SessionId,
     after: u64,
-    ear: &mut Ear,
+    ear: &mut BellListener,
     wait: &mut bool,
 ) -> Vec<LoggedEvent> {
-    if *wait && !ear.hear().await {
+    if *wait && !ear.wait_for_ring().await {
         return std::future::pending().await; // the daemon ends
     }
     *wait = false;

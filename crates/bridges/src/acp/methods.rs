@@ -4,53 +4,58 @@ use std::sync::Arc;
 
 use serde_json::{Value, json};
 
-use super::ask::ClientDecision;
-use super::client::Client;
-use super::feed::History;
-use super::offer;
-use super::offer::Profile;
-use super::refusal::Refusal;
-use intercom_daemon::ops::{SessionQuery, SettingDone};
+use super::capabilities;
+use super::capabilities::OfferedProfile;
+use super::client::ClientState;
+use super::client_requests::ClientDecision;
+use super::feed::HistoryMode;
+use super::refusal::RpcRefusal;
+use intercom_daemon::ops::{SessionQuery, SettingResult};
 use intercom_types::{
     AgentChange, Json, NewSession, OnClientLeft, Phase, PresetChange, RememberChoice, RememberedRule,
-    Session, SessionFailure, SessionId, Setting, SettingChange, SettingWait, StopMode,
+    Session, SessionFailure, SessionId, SettingChange, SettingValue, SettingWait, StopMode,
 };
-use intercom_wire::acp::asked::{self, New, SetMode, SetModel, SetOption};
+use intercom_wire::acp::client_request::{
+    self, NewSessionParams, SetModeParams, SetModelParams, SetOptionParams,
+};
 
 /// The page size of `session/list`.
 const PAGE: usize = 50;
 
 /// Returns the recorded ready message of the profile that this client gets, if an agent of it ran before.
-pub(super) async fn known(client: &Client) -> Option<Value> {
+pub(super) async fn known(client: &ClientState) -> Option<Value> {
     let config = client.acp().0.ops.supervisor().config();
-    let name = client.manner().agent.clone().or_else(|| config.seats.agent.clone())?;
+    let name = client.options().agent.clone().or_else(|| config.seats.agent.clone())?;
     let profiles = client.profiles().await.ok()?;
     profiles.into_iter().find(|profile| profile.name == name)?.known
 }
 
 /// A new session, or the one that the client was started for: what it is, the answer, and what is told of it.
-pub(super) async fn begin(client: &Client, new: &New) -> Result<(Session, Value, History), Refusal> {
+pub(super) async fn begin(
+    client: &ClientState,
+    new: &NewSessionParams,
+) -> Result<(Session, Value, HistoryMode), RpcRefusal> {
     if !new.cwd.starts_with('/') {
         let why = if new.cwd.is_empty() { "is empty" } else { "is not an absolute path" };
-        return Err(Refusal::params(format!("cwd {why}")));
+        return Err(RpcRefusal::params(format!("cwd {why}")));
     }
-    let (seen, history) = match &client.manner().attach {
+    let (seen, history) = match &client.options().attach {
         Some(typed) => {
             let seen = client.ops().session(client.caller(), typed).await?;
-            client.uses(seen.id).await;
-            (seen, History::After)
+            client.keep_session(seen.id).await;
+            (seen, HistoryMode::After)
         }
-        None => (start(client, new).await?, History::News),
+        None => (start(client, new).await?, HistoryMode::News),
     };
     let mut result = opened(client, &seen).await;
     result["sessionId"] = json!(seen.id.to_string());
     Ok((seen, result, history))
 }
 
-async fn start(client: &Client, new: &New) -> Result<Session, Refusal> {
+async fn start(client: &ClientState, new: &NewSessionParams) -> Result<Session, RpcRefusal> {
     let profiles = client.profiles().await?;
     let ours = new.meta.as_ref().and_then(|meta| meta.intercom.as_ref());
-    let asked = ours.and_then(|ours| ours.agent.clone()).or_else(|| client.manner().agent.clone());
+    let asked = ours.and_then(|ours| ours.agent.clone()).or_else(|| client.options().agent.clone());
     let profile = pick(client, asked, &new.cwd, &profiles)?;
     // Where nothing has to be found out first, a process is worth having when there is something to do.
     let defer = profile.protocol != "acp" || profile.known.is_some();
@@ -69,8 +74,8 @@ async fn start(client: &Client, new: &New) -> Result<Session, Refusal> {
 }
 
 /// The fate of a new session when this client has left. A session with a name stays, unless the client itself chose otherwise.
-fn on_client_left(client: &Client, name: Option<&str>) -> OnClientLeft {
-    let manner = client.manner();
+fn on_client_left(client: &ClientState, name: Option<&str>) -> OnClientLeft {
+    let manner = client.options();
     let wanted = manner.on_close.unwrap_or(client.acp().0.ops.supervisor().config().seats.on_close);
     // Each request of a client without a connection is the last one.
     let stays = manner.connectionless || (name.is_some() && manner.on_close.is_none());
@@ -79,11 +84,11 @@ fn on_client_left(client: &Client, name: Option<&str>) -> OnClientLeft {
 
 /// Which profile: by name, or the only one that it can be.
 fn pick<'a>(
-    client: &Client,
+    client: &ClientState,
     asked: Option<String>,
     cwd: &str,
-    profiles: &'a [Profile],
-) -> Result<&'a Profile, Refusal> {
+    profiles: &'a [OfferedProfile],
+) -> Result<&'a OfferedProfile, RpcRefusal> {
     let config = client.acp().0.ops.supervisor().config();
     let here = || {
         let here = config.workspaces.values().find(|place| place.path.as_os_str() == cwd);
@@ -97,15 +102,15 @@ fn pick<'a>(
     let name = asked.or_else(here).or_else(|| config.seats.agent.clone()).or_else(only).ok_or_else(|| {
         let how =
             "say which agent: `intercom acp --agent NAME`, or `agent` below [seats] in the configuration";
-        Refusal::params(how).with(&json!({ "agents": names() }))
+        RpcRefusal::params(how).with(&json!({ "agents": names() }))
     })?;
     profiles.iter().find(|profile| profile.name == name).ok_or_else(|| {
-        Refusal::params(format!("no agent is named `{name}`")).with(&json!({ "agents": names() }))
+        RpcRefusal::params(format!("no agent is named `{name}`")).with(&json!({ "agents": names() }))
     })
 }
 
 /// Once its agent has said what it can.
-async fn ready(client: &Client, id: SessionId) -> Result<Session, Refusal> {
+async fn ready(client: &ClientState, id: SessionId) -> Result<Session, RpcRefusal> {
     let mut ear = client.acp().0.ops.bell().listen_to(id);
     loop {
         let seen = client.session(&id).await?;
@@ -116,34 +121,37 @@ async fn ready(client: &Client, id: SessionId) -> Result<Session, Refusal> {
                 None => seen.why,
             };
             let data = json!({ "sessionId": id.to_string() });
-            return Err(Refusal::internal(format!("the agent did not start: {reason}")).with(&data));
+            return Err(RpcRefusal::internal(format!("the agent did not start: {reason}")).with(&data));
         }
         // One that is being stopped has not started, and is gone in a moment.
-        if !(seen.phase == Phase::Starting || seen.phase == Phase::Stopping) || !ear.hear().await {
+        if !(seen.phase == Phase::Starting || seen.phase == Phase::Stopping) || !ear.wait_for_ring().await {
             return Ok(seen);
         }
     }
 }
 
 /// Returns the answer to a client that opens a session.
-pub(super) async fn opened(client: &Client, seen: &Session) -> Value {
-    let told = client.told(seen).await;
+pub(super) async fn opened(client: &ClientState, seen: &Session) -> Value {
+    let told = client.agent_session(seen).await;
     let profiles = client.profiles().await.unwrap_or_default();
-    Value::Object(offer::opened(seen, told.as_ref(), &profiles))
+    Value::Object(capabilities::opened(seen, told.as_ref(), &profiles))
 }
 
-pub(super) async fn list(client: &Client, list: &asked::List) -> Result<Value, Refusal> {
+pub(super) async fn list(
+    client: &ClientState,
+    list: &client_request::ListSessionsParams,
+) -> Result<Value, RpcRefusal> {
     let cursor = list.cursor.as_deref().map(str::parse::<i64>).transpose();
-    let cursor = cursor.map_err(|_| Refusal::params("no such cursor"))?;
+    let cursor = cursor.map_err(|_| RpcRefusal::params("no such cursor"))?;
     let (workspace, limit) = (list.cwd.clone(), Some(PAGE));
     let query = SessionQuery { all: true, workspace, cursor, limit, ..SessionQuery::default() };
     let page = client.reads().sessions(query).await?;
-    let sessions: Vec<Value> = page.items.iter().map(offer::listed).collect();
+    let sessions: Vec<Value> = page.items.iter().map(capabilities::listed).collect();
     Ok(json!({ "sessions": sessions, "nextCursor": page.next }))
 }
 
 /// The agent goes if nobody else is there.
-pub(super) async fn close(client: &Client, session: SessionId) -> Result<(), Refusal> {
+pub(super) async fn close(client: &ClientState, session: SessionId) -> Result<(), RpcRefusal> {
     if has_others(client, session) {
         return Ok(());
     }
@@ -154,21 +162,21 @@ pub(super) async fn close(client: &Client, session: SessionId) -> Result<(), Ref
     Ok(())
 }
 
-pub(super) async fn delete(client: &Client, seen: &Session) -> Result<(), Refusal> {
+pub(super) async fn delete(client: &ClientState, seen: &Session) -> Result<(), RpcRefusal> {
     if has_others(client, seen.id) {
-        return Err(Refusal::request("other clients are attached to this session"));
+        return Err(RpcRefusal::request("other clients are attached to this session"));
     }
     close(client, seen.id).await?;
     Ok(client.ops().remove(client.caller(), &seen.id).await?)
 }
 
-fn has_others(client: &Client, session: SessionId) -> bool {
+fn has_others(client: &ClientState, session: SessionId) -> bool {
     let ours = usize::from(client.feed(session).is_some());
     client.acp().clients_of(session) > ours
 }
 
 /// Only a process can be told what its mode is.
-async fn with_process(client: &Client, seen: Session) -> Result<Session, Refusal> {
+async fn with_process(client: &ClientState, seen: Session) -> Result<Session, RpcRefusal> {
     if seen.deferred || !seen.is_live() {
         client.ops().resume(client.caller(), &seen.id).await?;
         return ready(client, seen.id).await;
@@ -176,10 +184,10 @@ async fn with_process(client: &Client, seen: Session) -> Result<Session, Refusal
     if seen.phase == Phase::Starting { ready(client, seen.id).await } else { Ok(seen) }
 }
 
-pub(super) async fn set_mode(client: &Client, set: &SetMode) -> Result<Value, Refusal> {
+pub(super) async fn set_mode(client: &ClientState, set: &SetModeParams) -> Result<Value, RpcRefusal> {
     let seen = client.session(&set.session_id).await?;
-    let told = client.told(&seen).await;
-    if offer::has_our_modes(&seen, told.as_ref()) {
+    let told = client.agent_session(&seen).await;
+    if capabilities::has_our_modes(&seen, told.as_ref()) {
         preset(client, seen.id, &set.mode_id).await?;
         return Ok(json!({}));
     }
@@ -193,7 +201,7 @@ pub(super) async fn set_mode(client: &Client, set: &SetMode) -> Result<Value, Re
     Ok(answer)
 }
 
-pub(super) async fn set_model(client: &Client, set: &SetModel) -> Result<Value, Refusal> {
+pub(super) async fn set_model(client: &ClientState, set: &SetModelParams) -> Result<Value, RpcRefusal> {
     let seen = client.session(&set.session_id).await?;
     let seen = with_process(client, seen).await?;
     tell_agent(
@@ -204,19 +212,19 @@ pub(super) async fn set_model(client: &Client, set: &SetModel) -> Result<Value, 
     .await
 }
 
-pub(super) async fn set_option(client: &Client, set: &SetOption) -> Result<Value, Refusal> {
+pub(super) async fn set_option(client: &ClientState, set: &SetOptionParams) -> Result<Value, RpcRefusal> {
     let seen = client.session(&set.session_id).await?;
     let id = seen.id;
     match (set.config_id.as_str(), &set.value) {
-        (offer::POLICY, asked::Value::Text(value)) => preset(client, id, value).await?,
-        (offer::AGENT, asked::Value::Text(value)) => {
+        (capabilities::POLICY, client_request::Value::Text(value)) => preset(client, id, value).await?,
+        (capabilities::AGENT, client_request::Value::Text(value)) => {
             let change = AgentChange { agent: value.to_owned() };
             client.ops().change_agent(client.caller(), &id, change).await?;
         }
         (option, value) => {
             let value = match value {
-                asked::Value::Text(text) => Setting::Value(text.clone()),
-                asked::Value::Switch(on) => Setting::Switch(*on),
+                client_request::Value::Text(text) => SettingValue::Value(text.clone()),
+                client_request::Value::Switch(on) => SettingValue::Switch(*on),
             };
             with_process(client, seen).await?;
             let (option, value) = (Some(option.to_owned()), Some(value));
@@ -225,26 +233,30 @@ pub(super) async fn set_option(client: &Client, set: &SetOption) -> Result<Value
         }
     }
     let seen = client.session(&set.session_id).await?;
-    let told = client.told(&seen).await;
+    let told = client.agent_session(&seen).await;
     let profiles = client.profiles().await?;
-    Ok(json!({ "configOptions": offer::options(&seen, told.as_ref(), &profiles) }))
+    Ok(json!({ "configOptions": capabilities::options(&seen, told.as_ref(), &profiles) }))
 }
 
 /// Changes a setting through the agent and returns the agent's answer.
-async fn tell_agent(client: &Client, id: SessionId, change: &SettingChange) -> Result<Value, Refusal> {
+async fn tell_agent(
+    client: &ClientState,
+    id: SessionId,
+    change: &SettingChange,
+) -> Result<Value, RpcRefusal> {
     let change = SettingChange { wait: Some(SettingWait::Agent), ..change.clone() };
     let done = client.ops().change_setting(client.caller(), &id, change).await?;
     let answer: Option<Value> = match done {
-        SettingDone::Agreed(agreed) => serde_json::from_str(agreed.answer.as_str()).ok(),
-        SettingDone::Sent(_) => None,
+        SettingResult::Agreed(agreed) => serde_json::from_str(agreed.answer.as_str()).ok(),
+        SettingResult::Sent(_) => None,
     };
     Ok(answer.filter(Value::is_object).unwrap_or_else(|| json!({})))
 }
 
-async fn preset(client: &Client, id: SessionId, preset: &str) -> Result<(), Refusal> {
-    if !offer::PRESETS.iter().any(|(known, ..)| *known == preset) {
-        let known = offer::PRESETS.map(|(known, ..)| known).join(", ");
-        return Err(Refusal::params(format!("no mode is `{preset}`; there is {known}")));
+async fn preset(client: &ClientState, id: SessionId, preset: &str) -> Result<(), RpcRefusal> {
+    if !capabilities::PRESETS.iter().any(|(known, ..)| *known == preset) {
+        let known = capabilities::PRESETS.map(|(known, ..)| known).join(", ");
+        return Err(RpcRefusal::params(format!("no mode is `{preset}`; there is {known}")));
     }
     let change = PresetChange { preset: preset.to_owned() };
     client.ops().change_preset(client.caller(), &id, change).await?;
@@ -252,7 +264,7 @@ async fn preset(client: &Client, id: SessionId, preset: &str) -> Result<(), Refu
 }
 
 /// Applies a client's decision. If it is late or not permitted, the log tells the outcome.
-pub(super) async fn decide(client: &Arc<Client>, id: &str, decision: ClientDecision) {
+pub(super) async fn decide(client: &Arc<ClientState>, id: &str, decision: ClientDecision) {
     let (ops, caller) = (client.ops(), client.caller());
     let done = match decision {
         ClientDecision::Nothing => return,

@@ -11,18 +11,18 @@ use std::collections::BTreeMap;
 use serde::Deserialize;
 use serde_json::json;
 
-use super::refusal::Refusal;
+use super::refusal::RpcRefusal;
 use intercom_types::event::{AgentExited, TurnEnded};
 use intercom_types::{Event, EventKind, Json, LoggedEvent, PromptId, RequestId, Time, TurnId};
 
 /// The answer to a prompt's request.
-pub(super) type Outcome = Result<Json, Refusal>;
+pub(super) type PromptOutcome = Result<Json, RpcRefusal>;
 
 #[derive(Debug, Default)]
-pub(super) struct Prompts {
+pub(super) struct PromptTracker {
     /// In the queue, or on its way there. A prompt may be waited for by several requests: it was sent again.
-    waiting: Vec<(PromptId, Waits)>,
-    turns: BTreeMap<TurnId, Vec<(PromptId, Waits)>>,
+    waiting: Vec<(PromptId, PromptWait)>,
+    turns: BTreeMap<TurnId, Vec<(PromptId, PromptWait)>>,
     /// Somebody has told the session to stop.
     stopping: bool,
     /// The exit of its last process, in words.
@@ -30,30 +30,30 @@ pub(super) struct Prompts {
 }
 
 #[derive(Debug, Clone, PartialEq, Eq)]
-struct Waits {
+struct PromptWait {
     request: RequestId,
     since: Time,
     until: Option<Time>,
 }
 
-impl Waits {
-    fn answered(self, outcome: &Outcome, now: Time) -> Answered {
+impl PromptWait {
+    fn answered(self, outcome: &PromptOutcome, now: Time) -> PromptReply {
         let millis = u64::try_from(now.since(self.since).as_millis()).unwrap_or(u64::MAX);
-        Answered { request: self.request, outcome: outcome.clone(), millis }
+        PromptReply { request: self.request, outcome: outcome.clone(), millis }
     }
 }
 
 /// One that is over.
 #[derive(Debug, PartialEq, Eq)]
-pub(super) struct Answered {
+pub(super) struct PromptReply {
     pub(super) request: RequestId,
-    pub(super) outcome: Outcome,
+    pub(super) outcome: PromptOutcome,
     /// The time from the request to the answer.
     pub(super) millis: u64,
 }
 
-impl Answered {
-    pub(super) fn at_once(request: RequestId, refusal: Refusal) -> Self {
+impl PromptReply {
+    pub(super) fn at_once(request: RequestId, refusal: RpcRefusal) -> Self {
         Self { request, outcome: Err(refusal), millis: 0 }
     }
 }
@@ -72,9 +72,9 @@ pub(super) const PROMPT_KINDS: &[EventKind] = &[
     EventKind::AgentExited,
 ];
 
-impl Prompts {
+impl PromptTracker {
     pub(super) fn wait(&mut self, prompt: PromptId, request: RequestId, since: Time, until: Option<Time>) {
-        self.waiting.push((prompt, Waits { request, since, until }));
+        self.waiting.push((prompt, PromptWait { request, since, until }));
     }
 
     /// Returns true if the prompt is one of this client's.
@@ -92,7 +92,7 @@ impl Prompts {
     }
 
     /// Which prompt this request is about.
-    pub(super) fn of(&self, request: &RequestId) -> Option<PromptId> {
+    pub(super) fn prompt_of(&self, request: &RequestId) -> Option<PromptId> {
         let mut all = self.waiting.iter().chain(self.turns.values().flatten());
         all.find(|(_, waits)| waits.request == *request).map(|(prompt, _)| *prompt)
     }
@@ -104,9 +104,9 @@ impl Prompts {
     }
 
     /// Those that have. Their agent goes on.
-    pub(super) fn expire(&mut self, now: Time) -> Vec<Answered> {
-        let due = |(_, waits): &mut (PromptId, Waits)| waits.until.is_some_and(|until| until <= now);
-        let late = Err(Refusal::internal("the turn did not end in time; the agent goes on with it"));
+    pub(super) fn expire(&mut self, now: Time) -> Vec<PromptReply> {
+        let due = |(_, waits): &mut (PromptId, PromptWait)| waits.until.is_some_and(|until| until <= now);
+        let late = Err(RpcRefusal::internal("the turn did not end in time; the agent goes on with it"));
         self.extract(due, &late, now)
     }
 
@@ -117,7 +117,7 @@ impl Prompts {
         }
     }
 
-    pub(super) fn hear(&mut self, logged: &LoggedEvent) -> Vec<Answered> {
+    pub(super) fn hear(&mut self, logged: &LoggedEvent) -> Vec<PromptReply> {
         // Most of a log is what the agent says, and no prompt is answered by that.
         if !logged.known_kind().is_some_and(|kind| PROMPT_KINDS.contains(&kind)) {
             return Vec::new();
@@ -142,12 +142,14 @@ impl Prompts {
                 let outcome = outcome(&ended, self.stopping, self.exit.as_deref());
                 return sent.into_iter().map(|(_, waits)| waits.answered(&outcome, now)).collect();
             }
-            Event::PromptWithdrawn(withdrawn) => return self.over(withdrawn.prompt, &cancelled(), now),
+            Event::PromptWithdrawn(withdrawn) => {
+                return self.answer_prompt(withdrawn.prompt, &cancelled(), now);
+            }
             Event::PromptUndelivered(undelivered) => {
                 let cause = undelivered.cause;
-                let lost = Refusal::internal(format!("the prompt did not reach the agent: {cause}"));
+                let lost = RpcRefusal::internal(format!("the prompt did not reach the agent: {cause}"));
                 let outcome = if self.stopping { cancelled() } else { Err(lost) };
-                return self.over(undelivered.prompt, &outcome, now);
+                return self.answer_prompt(undelivered.prompt, &outcome, now);
             }
             Event::SessionEnded(ended) => return self.session_over(ended.reason, now),
             Event::SessionParked(parked) => return self.session_over(parked.reason, now),
@@ -156,22 +158,22 @@ impl Prompts {
         Vec::new()
     }
 
-    fn session_over(&mut self, reason: String, now: Time) -> Vec<Answered> {
+    fn session_over(&mut self, reason: String, now: Time) -> Vec<PromptReply> {
         let reason = self.exit.clone().unwrap_or(reason);
-        let gone = Refusal::internal(format!("the session has ended: {reason}"));
+        let gone = RpcRefusal::internal(format!("the session has ended: {reason}"));
         self.all(&if self.stopping { cancelled() } else { Err(gone) }, now)
     }
 
-    fn over(&mut self, prompt: PromptId, outcome: &Outcome, now: Time) -> Vec<Answered> {
+    fn answer_prompt(&mut self, prompt: PromptId, outcome: &PromptOutcome, now: Time) -> Vec<PromptReply> {
         self.extract(|(known, _)| *known == prompt, outcome, now)
     }
 
     fn extract(
         &mut self,
-        is_over: impl Fn(&mut (PromptId, Waits)) -> bool,
-        outcome: &Outcome,
+        is_over: impl Fn(&mut (PromptId, PromptWait)) -> bool,
+        outcome: &PromptOutcome,
         now: Time,
-    ) -> Vec<Answered> {
+    ) -> Vec<PromptReply> {
         let mut gone: Vec<_> = self.waiting.extract_if(.., &is_over).collect();
         for sent in self.turns.values_mut() {
             gone.extend(sent.extract_if(.., &is_over));
@@ -181,13 +183,13 @@ impl Prompts {
     }
 
     /// All that is left.
-    pub(super) fn all(&mut self, outcome: &Outcome, now: Time) -> Vec<Answered> {
+    pub(super) fn all(&mut self, outcome: &PromptOutcome, now: Time) -> Vec<PromptReply> {
         self.extract(|_| true, outcome, now)
     }
 }
 
 #[expect(clippy::unnecessary_wraps, reason = "it stands beside outcomes that fail")]
-pub(super) fn cancelled() -> Outcome {
+pub(super) fn cancelled() -> PromptOutcome {
     Ok(Json::of(&json!({ "stopReason": "cancelled" })))
 }
 
@@ -198,21 +200,21 @@ fn exit_in_words(exited: AgentExited) -> Option<String> {
 }
 
 /// The answer to those who asked for the turn.
-fn outcome(ended: &TurnEnded, stopping: bool, exit: Option<&str>) -> Outcome {
+fn outcome(ended: &TurnEnded, stopping: bool, exit: Option<&str>) -> PromptOutcome {
     let stopped = |reason: &str| Ok(Json::of(&json!({ "stopReason": reason })));
     match (&ended.params, ended.stop_reason.as_str()) {
         (Some(_), "cancelled") if ended.failed => cancelled(),
         // Our own protocol has an error in its reason.
         (Some(params), reason) if ended.failed && reason.starts_with("error") && !is_error(params) => {
-            Err(Refusal::internal(format!("the turn ended with {reason}")))
+            Err(RpcRefusal::internal(format!("the turn ended with {reason}")))
         }
-        (Some(error), _) if ended.failed => Err(Refusal::of_agent(error)),
+        (Some(error), _) if ended.failed => Err(RpcRefusal::of_agent(error)),
         // What an agent that speaks the protocol answered, all of it.
         (Some(params), _) if params.as_str().contains("\"stopReason\"") => Ok(params.clone()),
         (_, "exited") if stopping => cancelled(),
         (_, "exited") => {
             let exit = exit.map(|exit| format!(": {exit}")).unwrap_or_default();
-            Err(Refusal::internal(format!("the agent ended before its turn did{exit}")))
+            Err(RpcRefusal::internal(format!("the agent ended before its turn did{exit}")))
         }
         (_, reason) if reason.starts_with("interrupted") || reason.starts_with("cancelled") => cancelled(),
         (_, known @ ("max_tokens" | "max_turn_requests" | "refusal")) => stopped(known),
@@ -223,11 +225,11 @@ fn outcome(ended: &TurnEnded, stopping: bool, exit: Option<&str>) -> Outcome {
 /// Returns true if an agent answered with a JSON-RPC error.
 fn is_error(params: &Json) -> bool {
     #[derive(Deserialize)]
-    struct Coded {
+    struct CodedError {
         #[serde(rename = "code")]
         _code: i64,
     }
-    serde_json::from_str::<Coded>(params.as_str()).is_ok()
+    serde_json::from_str::<CodedError>(params.as_str()).is_ok()
 }
 
 #[cfg(test)]
@@ -258,14 +260,14 @@ mod tests {
         sample(EventKind::SessionStopping, &json!({ "by": by }))
     }
 
-    fn begun(prompts: &mut Prompts, numbers: &[u8]) {
+    fn begun(prompts: &mut PromptTracker, numbers: &[u8]) {
         for n in numbers {
             prompts.wait(prompt(*n), RequestId::number(u64::from(*n)), Time::from_millis(0), None);
         }
     }
 
-    fn answers(answered: &[Answered]) -> Vec<String> {
-        let outcome = |outcome: &Outcome| match outcome {
+    fn answers(answered: &[PromptReply]) -> Vec<String> {
+        let outcome = |outcome: &PromptOutcome| match outcome {
             Ok(result) => result.as_str().to_owned(),
             Err(refusal) => format!("{} {refusal:?}", refusal.code),
         };
@@ -274,7 +276,7 @@ mod tests {
 
     #[test]
     fn a_prompt_is_answered_when_its_own_turn_ends() {
-        let mut prompts = Prompts::default();
+        let mut prompts = PromptTracker::default();
         begun(&mut prompts, &[1, 2]);
         prompts.hear(&sending(1, 1));
         assert!(prompts.hear(&ended(0, "x")).is_empty());
@@ -291,7 +293,7 @@ mod tests {
     #[test]
     fn the_death_of_an_agent_is_an_error_and_its_stop_a_cancel() {
         for (is_stopping, expected) in [(false, "-32603"), (true, r#"{"stopReason":"cancelled"}"#)] {
-            let mut prompts = Prompts::default();
+            let mut prompts = PromptTracker::default();
             begun(&mut prompts, &[1, 2]);
             prompts.hear(&sending(1, 1));
             if is_stopping {
@@ -313,7 +315,7 @@ mod tests {
             json!({ "by": "intercom", "why": "it speaks version 9" }),
             json!({ "by": "intercom", "again": true }),
         ] {
-            let mut prompts = Prompts::default();
+            let mut prompts = PromptTracker::default();
             begun(&mut prompts, &[1]);
             prompts.hear(&sample(EventKind::SessionStopping, &fields));
             let lost = json!({ "prompt": prompt(1), "cause": "it speaks version 9" });
@@ -325,9 +327,9 @@ mod tests {
     #[test]
     fn a_prompt_that_was_sent_again_answers_each_request_for_it() {
         for sent in [false, true] {
-            let mut prompts = Prompts::default();
+            let mut prompts = PromptTracker::default();
             begun(&mut prompts, &[1]);
-            let mut again = Prompts::default();
+            let mut again = PromptTracker::default();
             again.wait(prompt(1), RequestId::number(2), Time::from_millis(0), None);
             if sent {
                 prompts.hear(&sending(1, 1));
@@ -342,7 +344,7 @@ mod tests {
 
     #[test]
     fn an_agents_own_error_is_passed_on() {
-        let mut prompts = Prompts::default();
+        let mut prompts = PromptTracker::default();
         begun(&mut prompts, &[1]);
         prompts.hear(&sending(1, 1));
         let error = json!({ "code": -32000, "message": "log in", "data": { "x": 1 } });
@@ -350,12 +352,12 @@ mod tests {
             json!({ "turn": turn(1), "stop_reason": "error: log in", "params": error, "failed": true });
         let failed = sample(EventKind::TurnEnded, &fields);
         let Err(refusal) = &prompts.hear(&failed)[0].outcome else { panic!() };
-        assert_eq!(refusal, &Refusal::new(-32000, "log in").with(&json!({ "x": 1 })));
+        assert_eq!(refusal, &RpcRefusal::new(-32000, "log in").with(&json!({ "x": 1 })));
     }
 
     #[test]
     fn what_takes_too_long_is_told_and_not_told_again() {
-        let mut prompts = Prompts::default();
+        let mut prompts = PromptTracker::default();
         prompts.wait(prompt(1), RequestId::number(1), Time::from_millis(0), Some(Time::from_millis(10)));
         prompts.wait(prompt(2), RequestId::number(2), Time::from_millis(0), Some(Time::from_millis(20)));
         prompts.hear(&sending(1, 1));
@@ -369,7 +371,7 @@ mod tests {
         /// Whatever happens in whatever order, a request is answered once, and by the end of the session at the latest.
         #[test]
         fn each_is_answered_exactly_once(steps in prop::collection::vec((0_u8..8, 0_u8..4), 0..60)) {
-            let mut prompts = Prompts::default();
+            let mut prompts = PromptTracker::default();
             let (mut asked, mut answered) = (0_u64, Vec::new());
             for (what, n) in steps {
                 let heard = match what {

@@ -17,41 +17,41 @@ const OUTBOX_BYTES: usize = 8 << 20;
 /// The other side has gone.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
 #[error("the connection is closed")]
-pub struct Gone;
+pub struct ConnectionClosed;
 
 /// Where a transport puts what its client says. Dropping it means that the client has gone.
 #[derive(Debug)]
-pub struct Inlet(mpsc::Sender<String>);
+pub struct ClientInlet(mpsc::Sender<String>);
 
-impl Inlet {
+impl ClientInlet {
     /// One message, as it came. Waits while there are many.
-    pub async fn put(&self, text: String) -> Result<(), Gone> {
-        self.0.send(text).await.map_err(|_| Gone)
+    pub async fn put(&self, text: String) -> Result<(), ConnectionClosed> {
+        self.0.send(text).await.map_err(|_| ConnectionClosed)
     }
 }
 
 /// Where a transport takes what its client is to be told. It ends when the client is shown out.
 #[derive(Debug)]
-pub struct Outlet {
-    told: mpsc::Receiver<Told>,
+pub struct ClientOutlet {
+    messages: mpsc::Receiver<ClientMessage>,
     over: CancellationToken,
 }
 
-impl Outlet {
-    pub async fn next(&mut self) -> Option<Told> {
+impl ClientOutlet {
+    pub async fn next(&mut self) -> Option<ClientMessage> {
         tokio::select! {
             biased;
             () = self.over.cancelled() => {}
-            told = self.told.recv() => return told,
+            told = self.messages.recv() => return told,
         }
-        self.told.close();
-        self.told.recv().await
+        self.messages.close();
+        self.messages.recv().await
     }
 }
 
 /// One message for a client.
 #[derive(Debug)]
-pub struct Told {
+pub struct ClientMessage {
     /// One line of JSON.
     pub text: String,
     /// The session that it is about.
@@ -67,15 +67,15 @@ pub struct Told {
 
 /// The connection's side of an [`Outlet`].
 #[derive(Debug, Clone)]
-pub(super) struct Outbox {
-    told: mpsc::Sender<Told>,
+pub(super) struct ClientOutbox {
+    messages: mpsc::Sender<ClientMessage>,
     room: Arc<Semaphore>,
     over: CancellationToken,
 }
 
 /// Metadata that goes with a message.
 #[derive(Debug, Clone, Default)]
-pub(super) struct About {
+pub(super) struct MessageMeta {
     pub(super) session: Option<SessionId>,
     pub(super) answers: Option<(RequestId, String)>,
     pub(super) seq: Option<u64>,
@@ -83,33 +83,33 @@ pub(super) struct About {
 
 /// Room for one message.
 #[derive(Debug)]
-pub(super) struct Room {
-    place: mpsc::OwnedPermit<Told>,
+pub(super) struct OutboxPermit {
+    place: mpsc::OwnedPermit<ClientMessage>,
     room: OwnedSemaphorePermit,
 }
 
-impl Room {
-    pub(super) fn put(self, text: String, about: About) {
-        let (About { session, answers, seq }, room) = (about, self.room);
-        self.place.send(Told { text, session, answers, seq, room });
+impl OutboxPermit {
+    pub(super) fn put(self, text: String, about: MessageMeta) {
+        let (MessageMeta { session, answers, seq }, room) = (about, self.room);
+        self.place.send(ClientMessage { text, session, answers, seq, room });
     }
 }
 
-impl Outbox {
+impl ClientOutbox {
     /// Room for a message of this size. Waits for as long as the client does not read; nothing is lost if it is dropped.
-    pub(super) async fn room(&self, size: usize) -> Result<Room, Gone> {
+    pub(super) async fn room(&self, size: usize) -> Result<OutboxPermit, ConnectionClosed> {
         let size = u32::try_from(size.min(OUTBOX_BYTES)).unwrap_or(u32::MAX);
         let bytes = Arc::clone(&self.room).acquire_many_owned(size);
         let room = tokio::select! {
-            room = bytes => room.map_err(|_| Gone)?,
-            () = self.told.closed() => return Err(Gone),
+            room = bytes => room.map_err(|_| ConnectionClosed)?,
+            () = self.messages.closed() => return Err(ConnectionClosed),
         };
-        let place = self.told.clone().reserve_owned().await.map_err(|_| Gone)?;
-        Ok(Room { place, room })
+        let place = self.messages.clone().reserve_owned().await.map_err(|_| ConnectionClosed)?;
+        Ok(OutboxPermit { place, room })
     }
 
     /// Waits for as long as the client does not read.
-    pub(super) async fn put(&self, text: String, about: About) -> Result<(), Gone> {
+    pub(super) async fn put(&self, text: String, about: MessageMeta) -> Result<(), ConnectionClosed> {
         self.room(text.len()).await?.put(text, about);
         Ok(())
     }
@@ -121,19 +121,19 @@ impl Outbox {
 
     /// The transport has gone.
     pub(super) async fn closed(&self) {
-        self.told.closed().await;
+        self.messages.closed().await;
     }
 }
 
-pub(super) fn inlet() -> (Inlet, mpsc::Receiver<String>) {
+pub(super) fn inlet() -> (ClientInlet, mpsc::Receiver<String>) {
     let (to, inbox) = mpsc::channel(INBOX);
-    (Inlet(to), inbox)
+    (ClientInlet(to), inbox)
 }
 
-pub(super) fn outlet() -> (Outbox, Outlet) {
+pub(super) fn outlet() -> (ClientOutbox, ClientOutlet) {
     let (told, from) = mpsc::channel(OUTBOX);
     let (room, over) = (Arc::new(Semaphore::new(OUTBOX_BYTES)), CancellationToken::new());
-    (Outbox { told, room, over: over.clone() }, Outlet { told: from, over })
+    (ClientOutbox { messages: told, room, over: over.clone() }, ClientOutlet { messages: from, over })
 }
 
 #[cfg(test)]
@@ -144,13 +144,12 @@ mod tests {
     async fn whoever_is_shown_out_is_told_what_waits_and_nothing_of_what_is_still_being_read() {
         let (outbox, mut outlet) = outlet();
         for _ in 0..OUTBOX {
-            outbox.put("before".to_owned(), About::default()).await.unwrap();
+            outbox.put("before".to_owned(), MessageMeta::default()).await.unwrap();
         }
         let theirs = outbox.clone();
-        let feed =
-            tokio::spawn(
-                async move { while theirs.put("after".to_owned(), About::default()).await.is_ok() {} },
-            );
+        let feed = tokio::spawn(async move {
+            while theirs.put("after".to_owned(), MessageMeta::default()).await.is_ok() {}
+        });
         tokio::task::yield_now().await;
         outbox.close();
         let mut told = 0;

@@ -2,7 +2,7 @@
 
 use serde_json::{Value, json};
 
-use intercom_daemon::ops::{Attachment, ErrorKind, OpError};
+use intercom_daemon::ops::{ErrorAttachment, ErrorKind, OpError};
 use intercom_types::{Json, RequestId};
 use intercom_wire::jsonrpc::{self, INTERNAL_ERROR, INVALID_PARAMS, INVALID_REQUEST, RESOURCE_NOT_FOUND};
 
@@ -12,13 +12,13 @@ pub(super) const FORBIDDEN: i64 = -32001;
 const SERVER_ERROR: i64 = -32000;
 
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub(super) struct Refusal {
+pub(super) struct RpcRefusal {
     pub(super) code: i64,
     message: String,
     data: Option<Json>,
 }
 
-impl Refusal {
+impl RpcRefusal {
     pub(super) fn new(code: i64, message: impl Into<String>) -> Self {
         Self { code, message: message.into(), data: None }
     }
@@ -76,9 +76,9 @@ impl Refusal {
     }
 }
 
-impl From<OpError> for Refusal {
+impl From<OpError> for RpcRefusal {
     fn from(error: OpError) -> Self {
-        if let Some(Attachment::AgentError(theirs)) = error.attached.as_deref()
+        if let Some(ErrorAttachment::AgentError(theirs)) = error.attached.as_deref()
             && theirs.is_object()
         {
             return Self::of_agent(&Json::of(theirs));

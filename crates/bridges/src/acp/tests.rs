@@ -7,13 +7,13 @@ use agent_client_protocol_schema::v1::{
 use serde::de::DeserializeOwned;
 use serde_json::{Value, json};
 
-use super::ask::{self, About};
-use super::offer::Profile;
-use super::speak::{self, Voice};
-use super::{offer, refusal::Refusal};
+use super::capabilities::OfferedProfile;
+use super::client_requests::{self, ClientRequestSubject};
+use super::update_encoder::{self, UpdateEncoder};
+use super::{capabilities, refusal::RpcRefusal};
 use intercom_types::samples::sample;
 use intercom_types::{EventKind, RequestId, Role, Session, SessionId};
-use intercom_wire::acp::tell;
+use intercom_wire::acp::client_messages;
 
 const CLEARANCE: &str = "clr_0000000000000001";
 
@@ -24,8 +24,8 @@ fn params<T: DeserializeOwned>(line: &str) -> T {
     serde_json::from_value(message["params"].clone()).unwrap_or_else(|error| panic!("{error}: {line}"))
 }
 
-fn updates(voice: &mut Voice, kind: EventKind, data: &Value) -> Vec<SessionUpdate> {
-    let told = voice.tell(&sample(kind, data));
+fn updates(voice: &mut UpdateEncoder, kind: EventKind, data: &Value) -> Vec<SessionUpdate> {
+    let told = voice.encode_logged(&sample(kind, data));
     told.iter()
         .map(|line| {
             let notification: SessionNotification = params(line);
@@ -44,7 +44,7 @@ fn seen(more: &Value) -> Session {
     serde_json::from_value(view).unwrap()
 }
 
-fn profiles() -> Vec<Profile> {
+fn profiles() -> Vec<OfferedProfile> {
     let all = json!([
         { "name": "fix", "protocol": "acp", "description": "d" },
         { "name": "other", "protocol": "intercom", "availability": "installed" },
@@ -55,7 +55,7 @@ fn profiles() -> Vec<Profile> {
 
 #[test]
 fn what_agents_of_our_protocol_say_is_what_the_schema_knows() {
-    let mut voice = Voice::new("ses_1".to_owned(), false);
+    let mut voice = UpdateEncoder::new("ses_1".to_owned(), false);
     let told = updates(&mut voice, EventKind::Status, &json!({ "message": "hi", "x": 1 }));
     assert!(matches!(told.as_slice(), [SessionUpdate::AgentMessageChunk(_)]));
     let progress = json!({ "progress": [
@@ -77,7 +77,7 @@ fn what_agents_of_our_protocol_say_is_what_the_schema_knows() {
 
 #[test]
 fn a_clearance_of_our_protocol_is_a_call_with_a_permission() {
-    let mut voice = Voice::new("ses_1".to_owned(), false);
+    let mut voice = UpdateEncoder::new("ses_1".to_owned(), false);
     let data = json!({
         "clearance": CLEARANCE, "title": "Edit a", "description": "d", "diff": "-a\n+b", "file_path": "a",
         "more_paths": ["b"], "tool": null, "command": null, "risk": "high", "risk_why": ["x"], "options": [],
@@ -87,13 +87,16 @@ fn a_clearance_of_our_protocol_is_a_call_with_a_permission() {
     let told = updates(&mut voice, EventKind::ClearanceRequested, &data);
     let [SessionUpdate::ToolCall(call)] = told.as_slice() else { panic!("no call") };
     assert_eq!(call.locations.len(), 2);
-    let ask = ask::of(&requested, false, false, Role::Approver).unwrap();
-    let line = tell::asked(&RequestId::text(&ask.id), ask.method, &ask.params, "ses_1");
+    let ask = client_requests::request_for(&requested, false, false, Role::Approver).unwrap();
+    let line = client_messages::session_request(&RequestId::text(&ask.id), ask.method, &ask.params, "ses_1");
     let permission: RequestPermissionRequest = params(&line);
     assert_eq!(permission.options.len(), 3);
     assert_eq!(permission.tool_call.tool_call_id.to_string(), CLEARANCE);
-    assert_eq!(ask.about, About::Clearance(Vec::new()));
-    assert!(ask::of(&requested, false, false, Role::Operator).is_none(), "who may not decide is not asked");
+    assert_eq!(ask.about, ClientRequestSubject::Clearance(Vec::new()));
+    assert!(
+        client_requests::request_for(&requested, false, false, Role::Operator).is_none(),
+        "who may not decide is not asked"
+    );
     for (status, kind) in
         [("approved", EventKind::ClearanceDecided), ("withdrawn", EventKind::ClearanceClosed)]
     {
@@ -112,9 +115,14 @@ fn a_permission_of_an_acp_agent_passes_as_it_came() {
         "clearance": CLEARANCE, "options": [{ "id": "y", "name": "Yes", "kind": "allow_once" }],
         "request": { "id": 1, "params": theirs },
     });
-    let ask =
-        ask::of(&sample(EventKind::ClearanceRequested, &data).event(), true, false, Role::Admin).unwrap();
-    let line = tell::asked(&RequestId::text(&ask.id), ask.method, &ask.params, "ses_1");
+    let ask = client_requests::request_for(
+        &sample(EventKind::ClearanceRequested, &data).event(),
+        true,
+        false,
+        Role::Admin,
+    )
+    .unwrap();
+    let line = client_messages::session_request(&RequestId::text(&ask.id), ask.method, &ask.params, "ses_1");
     let message: Value = serde_json::from_str(&line).unwrap();
     assert_eq!(message["id"], CLEARANCE);
     assert_eq!(message["params"]["sessionId"], "ses_1");
@@ -131,8 +139,13 @@ fn a_contradiction_stands_before_the_content_of_a_permission() {
     for (options, rest) in [(own, Some("terminal")), (json!([]), None)] {
         let data = json!({ "clearance": CLEARANCE, "title": "t", "options": options, "risk_why": ["deletes", why],
             "request": { "id": 1, "params": theirs } });
-        let ask =
-            ask::of(&sample(EventKind::ClearanceRequested, &data).event(), true, false, Role::Admin).unwrap();
+        let ask = client_requests::request_for(
+            &sample(EventKind::ClearanceRequested, &data).event(),
+            true,
+            false,
+            Role::Admin,
+        )
+        .unwrap();
         let sent: Value = serde_json::from_str(ask.params.as_str()).unwrap();
         assert_eq!(sent["toolCall"]["content"][0]["content"]["text"], why);
         assert_eq!(sent["toolCall"]["content"][1]["type"].as_str(), rest);
@@ -145,30 +158,38 @@ fn questions_are_forms_where_the_client_has_them_and_options_elsewhere() {
         "question": "qst_0000000000000001", "text": "Go on?", "type": null, "request": { "id": 1, "params": { "text": "Go on?" } },
     });
     let asked = sample(EventKind::QuestionAsked, &data).event();
-    let form = ask::of(&asked, false, true, Role::Operator).unwrap();
-    let _: CreateElicitationRequest =
-        params(&tell::asked(&RequestId::text(&form.id), form.method, &form.params, "ses_1"));
-    let options = ask::of(&asked, false, false, Role::Operator).unwrap();
-    let permission: RequestPermissionRequest =
-        params(&tell::asked(&RequestId::text(&options.id), options.method, &options.params, "ses_1"));
+    let form = client_requests::request_for(&asked, false, true, Role::Operator).unwrap();
+    let _: CreateElicitationRequest = params(&client_messages::session_request(
+        &RequestId::text(&form.id),
+        form.method,
+        &form.params,
+        "ses_1",
+    ));
+    let options = client_requests::request_for(&asked, false, false, Role::Operator).unwrap();
+    let permission: RequestPermissionRequest = params(&client_messages::session_request(
+        &RequestId::text(&options.id),
+        options.method,
+        &options.params,
+        "ses_1",
+    ));
     assert_eq!(permission.options.len(), 2);
-    assert!(ask::of(&asked, false, true, Role::Viewer).is_none());
+    assert!(client_requests::request_for(&asked, false, true, Role::Viewer).is_none());
 }
 
 #[test]
 fn what_is_offered_is_what_the_schema_knows() {
     let known = json!({ "agentCapabilities": { "promptCapabilities": { "image": true }, "mcpCapabilities": { "http": true } } });
     for (known, image) in [(None, false), (Some(&known), true)] {
-        let hello: InitializeResponse = serde_json::from_value(offer::initialized(known)).unwrap();
+        let hello: InitializeResponse = serde_json::from_value(capabilities::initialized(known)).unwrap();
         assert_eq!(hello.agent_capabilities.prompt_capabilities.image, image);
         assert!(hello.agent_capabilities.load_session && hello.auth_methods.is_empty());
     }
-    let listed = json!({ "sessions": [offer::listed(&seen(&json!({})))], "nextCursor": null });
+    let listed = json!({ "sessions": [capabilities::listed(&seen(&json!({})))], "nextCursor": null });
     let _: ListSessionsResponse = serde_json::from_value(listed).unwrap();
 }
 
 fn opened(seen: &Session, told: Option<&Value>) -> NewSessionResponse {
-    let mut opened = offer::opened(seen, told, &profiles());
+    let mut opened = capabilities::opened(seen, told, &profiles());
     opened.insert("sessionId".to_owned(), json!("ses_1"));
     serde_json::from_value(Value::Object(opened)).unwrap()
 }
@@ -187,13 +208,13 @@ fn an_agents_own_modes_and_options_come_with_ours() {
     assert_eq!(answer.modes.unwrap().current_mode_id.to_string(), "b");
     let ids: Vec<String> =
         answer.config_options.unwrap().iter().map(|option| option.id.to_string()).collect();
-    assert_eq!(ids, ["x", offer::AGENT, offer::POLICY]);
+    assert_eq!(ids, ["x", capabilities::AGENT, capabilities::POLICY]);
     assert_eq!(answer.meta.unwrap()["kept"], json!(true));
-    assert!(!offer::has_our_modes(&now, Some(&told)));
+    assert!(!capabilities::has_our_modes(&now, Some(&told)));
     // As they are now, not as they were told at first.
     let options = json!([{ "id": "y", "name": "Y", "type": "boolean", "currentValue": true }]);
     let now = seen(&json!({ "controls": { "mode": null, "options": options } }));
-    assert_eq!(offer::options(&now, Some(&told), &profiles())[0]["id"], "y");
+    assert_eq!(capabilities::options(&now, Some(&told), &profiles())[0]["id"], "y");
 }
 
 #[test]
@@ -203,7 +224,7 @@ fn an_agent_without_modes_has_ours() {
     let modes = answer.modes.unwrap();
     assert_eq!(modes.current_mode_id.to_string(), "read-only");
     assert_eq!(modes.available_modes.len(), 4);
-    assert!(offer::has_our_modes(&bare, None));
+    assert!(capabilities::has_our_modes(&bare, None));
     // One that has its modes as an option has modes.
     let told = json!({ "configOptions": [{ "id": "m", "name": "M", "category": "mode", "type": "select",
         "currentValue": "1", "options": [{ "value": "1", "name": "1" }] }] });
@@ -213,8 +234,9 @@ fn an_agent_without_modes_has_ours() {
 #[test]
 fn the_agent_can_be_another_one_until_it_has_begun() {
     let names = |seen: &Session| {
-        let options = offer::options(seen, None, &profiles());
-        let agent = options.as_array().unwrap().iter().find(|option| option["id"] == offer::AGENT).unwrap();
+        let options = capabilities::options(seen, None, &profiles());
+        let agent =
+            options.as_array().unwrap().iter().find(|option| option["id"] == capabilities::AGENT).unwrap();
         let offered = agent["options"].as_array().unwrap().iter();
         offered.map(|option| option["value"].as_str().unwrap().to_owned()).collect::<Vec<_>>()
     };
@@ -225,9 +247,10 @@ fn the_agent_can_be_another_one_until_it_has_begun() {
 
 #[test]
 fn extensions_of_an_agent_reach_its_client_and_noise_does_not() {
-    let mut voice = Voice::new("ses_1".to_owned(), true);
+    let mut voice = UpdateEncoder::new("ses_1".to_owned(), true);
     let said = |message: Value| sample(EventKind::UnknownMessage, &json!({ "message": message }));
-    let told = voice.tell(&said(json!({ "method": "_x/y", "params": { "sessionId": "theirs", "a": 1 } })));
+    let told =
+        voice.encode_logged(&said(json!({ "method": "_x/y", "params": { "sessionId": "theirs", "a": 1 } })));
     let message: Value = serde_json::from_str(&told[0]).unwrap();
     assert_eq!(message["method"], "_x/y");
     assert_eq!(message["params"], json!({ "sessionId": "ses_1", "a": 1 }));
@@ -236,7 +259,7 @@ fn extensions_of_an_agent_reach_its_client_and_noise_does_not() {
         json!({ "method": "_x/ask", "id": 1, "params": {} }),
         json!({ "id": 3, "result": {} }),
     ] {
-        assert!(voice.tell(&said(noise)).is_empty());
+        assert!(voice.encode_logged(&said(noise)).is_empty());
     }
 }
 
@@ -245,17 +268,17 @@ fn what_is_set_is_not_mistaken_for_what_is_said() {
     let update = |update: Value| sample(EventKind::Update, &json!({ "sessionId": "x", "update": update }));
     let says = json!({ "type": "text", "text": "config_option_update current_mode_update" });
     let said = update(json!({ "sessionUpdate": "agent_message_chunk", "content": says }));
-    assert_eq!(speak::control(&said.data), None);
+    assert_eq!(update_encoder::control(&said.data), None);
     let mode = update(json!({ "sessionUpdate": "current_mode_update", "currentModeId": "m" }));
-    assert_eq!(speak::control(&mode.data), Some(speak::Control::Mode));
+    assert_eq!(update_encoder::control(&mode.data), Some(update_encoder::ControlKind::Mode));
     let options = update(json!({ "sessionUpdate": "config_option_update", "configOptions": [] }));
-    assert_eq!(speak::control(&options.data), Some(speak::Control::Options));
+    assert_eq!(update_encoder::control(&options.data), Some(update_encoder::ControlKind::Options));
 }
 
 #[test]
 fn older_clients_hear_older_codes() {
-    let old = |refusal: Refusal| refusal.in_old_words().code;
-    assert_eq!(old(Refusal::no_session("x")), -32000);
-    assert_eq!(old(Refusal::params("x")), -32602);
-    assert_eq!(old(Refusal::internal("x").with(&json!({ "code": "too_many_sessions" }))), -32000);
+    let old = |refusal: RpcRefusal| refusal.in_old_words().code;
+    assert_eq!(old(RpcRefusal::no_session("x")), -32000);
+    assert_eq!(old(RpcRefusal::params("x")), -32602);
+    assert_eq!(old(RpcRefusal::internal("x").with(&json!({ "code": "too_many_sessions" }))), -32000);
 }

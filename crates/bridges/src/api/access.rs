@@ -21,21 +21,21 @@ use axum::response::{IntoResponse, Response};
 use nix::unistd::{Uid, User};
 use serde_json::json;
 
-use super::Api;
+use super::ApiBridge;
 use super::error::ApiError;
 use super::guard;
-use super::web::Shown;
-use intercom_daemon::ops::{Caller, Least};
-use intercom_daemon::supervisor::Belongs;
+use super::web::CookieSession;
+use intercom_daemon::ops::{Caller, RequiredRole};
+use intercom_daemon::supervisor::ProcessOwner;
 use intercom_redact::redact_json;
-use intercom_types::{AGENT_OF, Json, Role, Time};
+use intercom_types::{AGENT_PREFIX, Json, Role, Time};
 
 mod lookups;
 mod peer;
 
-pub(super) use lookups::{Lookups, UnixClient};
+pub(super) use lookups::{OwnerLookups, UnixClient};
 pub use peer::Peer;
-pub(super) use peer::Recognition;
+pub(super) use peer::PeerRecognition;
 
 /// The caller of a request, for endpoints that somebody must be known for.
 pub(crate) struct KnownCaller(pub(crate) Caller);
@@ -63,7 +63,7 @@ fn unknown_process() -> ApiError {
 /// Finds out who asks, once per request, before anything else is looked at. Nobody is let in as nobody: only an endpoint
 /// that says so takes them.
 pub(super) async fn identify(
-    State(api): State<Api>,
+    State(api): State<ApiBridge>,
     ConnectInfo(peer): ConnectInfo<Peer>,
     mut request: Request,
     next: Next,
@@ -86,7 +86,7 @@ pub(super) async fn identify(
 
 /// Lets through who has at least this role.
 pub(super) async fn require(
-    State((api, least)): State<(Api, Least)>,
+    State((api, least)): State<(ApiBridge, RequiredRole)>,
     request: Request,
     next: Next,
 ) -> Response {
@@ -119,12 +119,12 @@ async fn without_secrets(response: Response) -> Response {
     Response::from_parts(parts, Body::from(text))
 }
 
-impl Api {
+impl ApiBridge {
     async fn local(
         &self,
         uid: Option<u32>,
         client: Option<&Arc<UnixClient>>,
-        recognition: &Recognition,
+        recognition: &PeerRecognition,
     ) -> Result<Option<Caller>, ApiError> {
         // Before anything is looked up: a user who may not come in costs nothing.
         let (name, role) = self.user_of_socket(uid)?;
@@ -134,7 +134,7 @@ impl Api {
             return Err(unknown_process());
         };
         match recognition.owner(self.0.lookups.owner_of_unix(client)).await {
-            Belongs::Nobody => client.recognise(),
+            ProcessOwner::Nobody => client.recognise(),
             other => {
                 client.note_refusal();
                 return Err(self.refuse_process(other, "unix socket").await);
@@ -169,18 +169,19 @@ impl Api {
         from: SocketAddr,
         local: SocketAddr,
         tls: bool,
-        recognition: &Recognition,
+        recognition: &PeerRecognition,
         method: &Method,
         headers: &HeaderMap,
     ) -> Result<Option<Caller>, ApiError> {
         guard::host_and_origin(headers, local, &self.supervisor().config().api.hosts)?;
         let via = format!("tcp {}", from.ip());
         let Some(sent) = headers.get(header::AUTHORIZATION) else {
-            let Some(Shown { session, gone, until }) = self.shown_by(headers, local, tls) else {
+            let Some(CookieSession { session, gone, until }) = self.session_of_cookie(headers, local, tls)
+            else {
                 return Ok(None);
             };
-            guard::not_a_foreign_page(method, headers)?;
-            self.not_an_agent(from, local, recognition).await?;
+            guard::refuse_foreign_page(method, headers)?;
+            self.refuse_agents(from, local, recognition).await?;
             self.note_web_use(&session, from).await;
             let role = self.bounded(&session.name, session.role);
             let (name, web) = (session.name, Some(session.id));
@@ -198,7 +199,7 @@ impl Api {
         let Some((token, gone)) = secret.and_then(|secret| self.0.tokens.find(secret, Time::now())) else {
             return Err(self.refuse_token(from).await);
         };
-        self.not_an_agent(from, local, recognition).await?;
+        self.refuse_agents(from, local, recognition).await?;
         let role = self.bounded(&token.name, token.role);
         self.note_use(&token, from).await;
         let until = token.expires_at;
@@ -222,33 +223,33 @@ impl Api {
     }
 
     /// Looked at once for each connection.
-    pub(super) async fn not_an_agent(
+    pub(super) async fn refuse_agents(
         &self,
         from: SocketAddr,
         local: SocketAddr,
-        recognition: &Recognition,
+        recognition: &PeerRecognition,
     ) -> Result<(), ApiError> {
         // Whoever gets here has shown a token, a cookie or a code. Their connection does not make way for others meanwhile.
         recognition.recognise();
         match recognition.owner(self.0.lookups.owner_of_tcp(from, local)).await {
-            Belongs::Nobody => Ok(()),
+            ProcessOwner::Nobody => Ok(()),
             other => Err(self.refuse_process(other, &format!("tcp {from}")).await),
         }
     }
 
     /// An agent that calls us is refused and written down, whatever it wanted.
-    async fn refuse_process(&self, owner: Belongs, via: &str) -> ApiError {
+    async fn refuse_process(&self, owner: ProcessOwner, via: &str) -> ApiError {
         let session = match owner {
-            Belongs::To(session) => Some(session),
-            Belongs::Elsewhere => None,
-            Belongs::Nobody | Belongs::Unknown => return unknown_process(),
+            ProcessOwner::To(session) => Some(session),
+            ProcessOwner::Elsewhere => None,
+            ProcessOwner::Nobody | ProcessOwner::Unknown => return unknown_process(),
         };
         let name = session.map_or_else(|| "another daemon".to_owned(), |session| session.to_string());
         tracing::debug!(session.id = name, "an agent called the API and was refused");
         // Once in a while: an agent in a loop must not fill what is never removed.
         if self.0.agents_refused.is_news(session, Time::now()) {
             let data = Json::of(&json!({ "session": session, "via": via }));
-            self.ops().record("access.from_agent", &format!("{AGENT_OF}{name}"), session, data).await;
+            self.ops().record("access.from_agent", &format!("{AGENT_PREFIX}{name}"), session, data).await;
         }
         ApiError::new(StatusCode::FORBIDDEN, "from_agent", "a process of a session may not use this API")
             .hint("agents ask through their own protocol; people decide")

@@ -5,9 +5,9 @@ use axum::extract::State;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
-use super::Api;
+use super::ApiBridge;
 use super::error::ApiError;
-use super::extract::{Nothing, Query};
+use super::extract::{NoFields, StrictQuery};
 use super::view::{self, AuditView};
 use intercom_daemon::ops::limit;
 use intercom_store::AuditFilter;
@@ -35,8 +35,8 @@ pub(super) struct AuditPage {
 }
 
 pub(super) async fn list(
-    State(api): State<Api>,
-    Query(query): Query<AuditQuery>,
+    State(api): State<ApiBridge>,
+    StrictQuery(query): StrictQuery<AuditQuery>,
 ) -> Result<Json<AuditPage>, ApiError> {
     if query.after.is_some() && query.before.is_some() {
         return Err(ApiError::bad_request("at most one of `after` and `before` is possible"));
@@ -57,7 +57,7 @@ pub(super) async fn list(
     };
     let filter = AuditFilter { after: query.after.unwrap_or(0), before: query.before, since, session };
     let limit = limit(query.limit)?;
-    let rows = api.store().audited(filter, limit).await?;
+    let rows = api.store().audit_rows(filter, limit).await?;
     let next = rows.last().filter(|_| rows.len() == limit).map(|row| row.n);
     Ok(Json(AuditPage { items: rows.into_iter().map(view::audit).collect(), next }))
 }
@@ -83,8 +83,8 @@ struct ProblemView {
 }
 
 pub(super) async fn verify(
-    State(api): State<Api>,
-    Query(Nothing {}): Query<Nothing>,
+    State(api): State<ApiBridge>,
+    StrictQuery(NoFields {}): StrictQuery<NoFields>,
 ) -> Result<Json<VerifiedView>, ApiError> {
     let found = api.store().verify_audit().await?;
     let view = |rows: Vec<(u64, String)>| rows.into_iter().map(|(n, what)| ProblemView { n, what }).collect();

@@ -10,10 +10,10 @@ use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 use serde_json::json;
 
-use super::Api;
+use super::ApiBridge;
 use super::access::KnownCaller;
 use super::error::ApiError;
-use super::extract::{Body, Nothing, Query};
+use super::extract::{JsonBody, NoFields, StrictQuery};
 use intercom_store::BackupJob;
 use intercom_types::Json as Raw;
 
@@ -48,7 +48,8 @@ pub(super) struct BackupRequest {
 }
 
 #[derive(Debug, Serialize, JsonSchema)]
-pub(super) struct BackedUp {
+#[schemars(rename = "BackedUp")]
+pub(super) struct BackupResult {
     path: PathBuf,
     bytes: u64,
     /// How much the write-ahead log grew during the copy.
@@ -56,10 +57,10 @@ pub(super) struct BackedUp {
 }
 
 pub(super) async fn backup(
-    State(api): State<Api>,
+    State(api): State<ApiBridge>,
     KnownCaller(caller): KnownCaller,
-    Body(request): Body<BackupRequest>,
-) -> Result<Json<BackedUp>, ApiError> {
+    JsonBody(request): JsonBody<BackupRequest>,
+) -> Result<Json<BackupResult>, ApiError> {
     let BackupRequest { path, replace } = request;
     if !path.is_absolute() {
         return Err(ApiError::bad_request("path must be absolute"));
@@ -69,7 +70,7 @@ pub(super) async fn backup(
     }
     let keep_free = api.supervisor().config().limits.min_free_disk_bytes();
     let job = api.0.backup.begin(BackupJob::new(path.clone(), replace, keep_free))?;
-    let waiting = Waiting(&path);
+    let waiting = HangUpLogger(&path);
     // A caller that hangs up drops this, and a daemon that stops does; either ends the copy.
     let done = api.0.closing.run_until_cancelled(api.store().backup(job)).await;
     std::mem::forget(waiting);
@@ -82,13 +83,13 @@ pub(super) async fn backup(
         ApiError::unprocessable("backup_failed", message)
     })?;
     api.ops().record("backup", &caller.name, None, Raw::of(&json!({ "path": path }))).await;
-    Ok(Json(BackedUp { path, bytes: done.bytes, log_growth_bytes: done.log_growth }))
+    Ok(Json(BackupResult { path, bytes: done.bytes, log_growth_bytes: done.log_growth }))
 }
 
 /// A caller that waits for its backup; dropped before the end, it has hung up.
-struct Waiting<'a>(&'a std::path::Path);
+struct HangUpLogger<'a>(&'a std::path::Path);
 
-impl Drop for Waiting<'_> {
+impl Drop for HangUpLogger<'_> {
     fn drop(&mut self) {
         tracing::info!(path = %self.0.display(), "the caller of a backup has hung up: it is given up");
     }
@@ -108,7 +109,10 @@ struct BackupProgress {
     total_bytes: u64,
 }
 
-pub(super) async fn progress(State(api): State<Api>, Query(Nothing {}): Query<Nothing>) -> Json<BackupState> {
+pub(super) async fn progress(
+    State(api): State<ApiBridge>,
+    StrictQuery(NoFields {}): StrictQuery<NoFields>,
+) -> Json<BackupState> {
     let running = api.0.backup.get().map(|job| {
         let (copied_bytes, total_bytes) = job.progress();
         BackupProgress { path: job.to.clone(), copied_bytes, total_bytes }

@@ -87,21 +87,21 @@ const FILES: &[(&str, &[u8])] = files![
     "/js/virtual/reader.js",
 ];
 
-struct File {
+struct ConsoleFile {
     path: &'static str,
     kind: &'static str,
-    plain: Form,
+    plain: EncodedFile,
     /// Made for the first browser that asks.
-    packed: OnceLock<Form>,
+    packed: OnceLock<EncodedFile>,
 }
 
 /// The bytes of a file as they are sent, with the tag of just these.
-struct Form {
+struct EncodedFile {
     bytes: Bytes,
     tag: HeaderValue,
 }
 
-impl From<Bytes> for Form {
+impl From<Bytes> for EncodedFile {
     fn from(bytes: Bytes) -> Self {
         let hash = hex(&digest(&SHA256, &bytes).as_ref()[..12]);
         let tag = HeaderValue::from_str(&format!("\"{hash}\"")).unwrap_or(HeaderValue::from_static("\"\""));
@@ -109,10 +109,10 @@ impl From<Bytes> for Form {
     }
 }
 
-static SERVED: LazyLock<Vec<File>> = LazyLock::new(|| {
+static SERVED: LazyLock<Vec<ConsoleFile>> = LazyLock::new(|| {
     let file = |(path, bytes): &(&'static str, &'static [u8])| {
-        let plain = Form::from(Bytes::from_static(bytes));
-        File { path, kind: kind(path), plain, packed: OnceLock::new() }
+        let plain = EncodedFile::from(Bytes::from_static(bytes));
+        ConsoleFile { path, kind: kind(path), plain, packed: OnceLock::new() }
     };
     FILES.iter().map(file).collect()
 });
@@ -141,7 +141,7 @@ pub(super) async fn serve(request: Request) -> Response {
     }
 }
 
-fn answer(file: &File, headers: &HeaderMap) -> Response {
+fn answer(file: &ConsoleFile, headers: &HeaderMap) -> Response {
     let packed = accepts_gzip(headers);
     let form = if packed {
         file.packed.get_or_init(|| gzip(&file.plain.bytes, Compression::best()).into())

@@ -7,7 +7,7 @@ use axum::http::{Method, StatusCode, Uri};
 use axum::response::{IntoResponse, Response};
 use serde_json::json;
 
-use intercom_daemon::ops::{Attachment, ErrorKind, OpError};
+use intercom_daemon::ops::{ErrorAttachment, ErrorKind, OpError};
 use intercom_store::StoreError;
 
 #[derive(Debug)]
@@ -17,7 +17,7 @@ pub(crate) struct ApiError {
     message: String,
     hint: Option<String>,
     /// Beside `error` in the body.
-    attached: Option<Box<Attachment>>,
+    attached: Option<Box<ErrorAttachment>>,
 }
 
 impl ApiError {
@@ -51,7 +51,7 @@ impl ApiError {
         &self.code
     }
 
-    pub(super) fn with(mut self, attached: Attachment) -> Self {
+    pub(super) fn with(mut self, attached: ErrorAttachment) -> Self {
         self.attached = Some(Box::new(attached));
         self
     }

@@ -18,15 +18,15 @@ use futures_util::stream::{self, Stream};
 use schemars::JsonSchema;
 use serde::Deserialize;
 
-use super::Api;
+use super::ApiBridge;
 use super::access::KnownCaller;
 use super::error::ApiError;
-use super::extract::{Nothing, Query};
-use super::view::{self, Summaries};
+use super::extract::{NoFields, StrictQuery};
+use super::view::{self, SummaryMode};
 use crate::viewer_log::ViewerLog;
-use intercom_daemon::ops::{Attachment, Caller, limit};
-use intercom_store::Cut;
-use intercom_store::bus::Ear;
+use intercom_daemon::ops::{Caller, ErrorAttachment, limit};
+use intercom_store::LogCutoff;
+use intercom_store::bus::BellListener;
 use intercom_types::{LoggedEvent, Role, SessionId};
 
 const KEEP_ALIVE: Duration = Duration::from_secs(15);
@@ -46,14 +46,14 @@ pub(super) struct EventsQuery {
     limit: Option<usize>,
     /// `false` leaves the summaries out, for those who catch up; `own` gives those about which intercom speaks.
     #[serde(default)]
-    summary: Summaries,
+    summary: SummaryMode,
 }
 
 pub(super) async fn events(
-    State(api): State<Api>,
+    State(api): State<ApiBridge>,
     KnownCaller(caller): KnownCaller,
     headers: HeaderMap,
-    Query(query): Query<EventsQuery>,
+    StrictQuery(query): StrictQuery<EventsQuery>,
 ) -> Result<Response, ApiError> {
     let session = match &query.session {
         Some(typed) => Some(api.ops().session_record(typed).await?.id),
@@ -86,7 +86,7 @@ pub(super) async fn events(
     let mut ear = api.bell().listen();
     ear.newest();
     let first = api.store().events(after, session, BATCH).await?.map_err(trimmed)?;
-    let follow = Follow {
+    let follow = EventFollower {
         viewer: viewer_log(&caller),
         shown: VecDeque::new(),
         api,
@@ -108,7 +108,7 @@ fn viewer_log(caller: &Caller) -> Option<ViewerLog> {
 }
 
 async fn for_caller(
-    api: &Api,
+    api: &ApiBridge,
     caller: &Caller,
     session: Option<SessionId>,
     events: Vec<LoggedEvent>,
@@ -120,12 +120,12 @@ async fn for_caller(
 }
 
 async fn page(
-    api: &Api,
+    api: &ApiBridge,
     caller: &Caller,
     after: Option<u64>,
     session: Option<SessionId>,
     limit: usize,
-    summaries: Summaries,
+    summaries: SummaryMode,
 ) -> Result<Response, ApiError> {
     let events = api.store().events(after, session, limit).await?.map_err(trimmed)?;
     let events = for_caller(api, caller, session, events).await?;
@@ -137,10 +137,10 @@ async fn page(
 
 /// A session's log from its beginning to now, as it is read.
 pub(super) async fn download(
-    State(api): State<Api>,
+    State(api): State<ApiBridge>,
     KnownCaller(caller): KnownCaller,
     Path(id): Path<String>,
-    Query(Nothing {}): Query<Nothing>,
+    StrictQuery(NoFields {}): StrictQuery<NoFields>,
 ) -> Result<Response, ApiError> {
     let session = api.ops().session_record(&id).await?.id;
     let end = api.bell().listen().newest();
@@ -162,11 +162,11 @@ pub(super) async fn download(
                 }
             }
             if let (None, Some(log)) = (last, &mut viewer) {
-                log.give_up(&mut shown);
+                log.release_all(&mut shown);
             }
             let mut text = String::new();
             for event in shown {
-                let view = view::event(event, Summaries::False);
+                let view = view::event(event, SummaryMode::False);
                 text.push_str(&serde_json::to_string(&view).map_err(io::Error::other)?);
                 text.push('\n');
             }
@@ -178,17 +178,17 @@ pub(super) async fn download(
     Ok((headers, Body::from_stream(lines)).into_response())
 }
 
-fn trimmed(Cut { oldest }: Cut) -> ApiError {
+fn trimmed(LogCutoff { oldest }: LogCutoff) -> ApiError {
     let message = format!("events before {oldest} were removed by retention");
     ApiError::new(StatusCode::GONE, "trimmed", message)
         .hint(format!("read on with after={}", oldest.saturating_sub(1)))
-        .with(Attachment::Oldest(oldest))
+        .with(ErrorAttachment::Oldest(oldest))
 }
 
-struct Follow {
-    api: Api,
+struct EventFollower {
+    api: ApiBridge,
     caller: Caller,
-    ear: Ear,
+    ear: BellListener,
     session: Option<SessionId>,
     after: u64,
     batch: std::vec::IntoIter<LoggedEvent>,
@@ -198,10 +198,10 @@ struct Follow {
     shown: VecDeque<LoggedEvent>,
     /// Reads of the store that failed in a row.
     failures: u32,
-    summaries: Summaries,
+    summaries: SummaryMode,
 }
 
-impl Follow {
+impl EventFollower {
     fn stream(self) -> impl Stream<Item = Result<SseEvent, Infallible>> {
         stream::unfold(self, |mut follow| async move {
             let event = follow.next().await?;
@@ -258,7 +258,7 @@ impl Follow {
                 }
                 Err(_) => return None,
                 // What was removed meanwhile had not been read: go on behind it.
-                Ok(Err(Cut { oldest })) => {
+                Ok(Err(LogCutoff { oldest })) => {
                     self.after = oldest.saturating_sub(1);
                     continue;
                 }
@@ -267,8 +267,8 @@ impl Follow {
             if batch.is_empty() {
                 let heard = async {
                     tokio::select! {
-                        heard = self.ear.hear() => heard,
-                        () = self.caller.shown_out() => false,
+                        heard = self.ear.wait_for_ring() => heard,
+                        () = self.caller.access_ended() => false,
                     }
                 };
                 if last_look || closing.run_until_cancelled(heard).await == Some(false) {

@@ -13,9 +13,9 @@ use super::error::ApiError;
 const BODY: Duration = Duration::from_secs(30);
 
 /// A JSON body; an empty one counts as `{}`.
-pub(super) struct Body<T>(pub(super) T);
+pub(super) struct JsonBody<T>(pub(super) T);
 
-impl<T: DeserializeOwned, S: Send + Sync> FromRequest<S> for Body<T> {
+impl<T: DeserializeOwned, S: Send + Sync> FromRequest<S> for JsonBody<T> {
     type Rejection = ApiError;
 
     async fn from_request(request: Request, state: &S) -> Result<Self, ApiError> {
@@ -56,12 +56,12 @@ fn unreadable(rejection: &BytesRejection) -> ApiError {
 /// Where no field is taken, in a body or in a query.
 #[derive(Debug, serde::Deserialize)]
 #[serde(deny_unknown_fields)]
-pub(super) struct Nothing {}
+pub(super) struct NoFields {}
 
 /// A query string.
-pub(super) struct Query<T>(pub(super) T);
+pub(super) struct StrictQuery<T>(pub(super) T);
 
-impl<T: DeserializeOwned, S: Send + Sync> FromRequestParts<S> for Query<T> {
+impl<T: DeserializeOwned, S: Send + Sync> FromRequestParts<S> for StrictQuery<T> {
     type Rejection = ApiError;
 
     async fn from_request_parts(parts: &mut Parts, _: &S) -> Result<Self, ApiError> {

@@ -47,7 +47,7 @@ pub(super) fn host_and_origin(
 /// A browser sends our cookie also with requests that other pages on this machine make (a site does not know ports), so
 /// what comes with it is looked at more closely. What browsers of today say about a request is believed; a write has to show
 /// that our own page made it.
-pub(super) fn not_a_foreign_page(method: &Method, headers: &HeaderMap) -> Result<(), ApiError> {
+pub(super) fn refuse_foreign_page(method: &Method, headers: &HeaderMap) -> Result<(), ApiError> {
     let site = headers.get("sec-fetch-site").map(|value| value.to_str().unwrap_or_default());
     if site.is_some_and(|site| !matches!(site, "same-origin" | "none")) {
         return Err(foreign());
@@ -104,39 +104,40 @@ fn is_ours(authority: &str, local: SocketAddr, hosts: &[String]) -> bool {
 
 /// Refused tokens by address.
 #[derive(Debug, Default)]
-pub(super) struct Failures(Mutex<HashMap<IpAddr, Window>>);
+pub(super) struct RefusedTokens(Mutex<HashMap<IpAddr, FailureWindow>>);
 
 #[derive(Debug, Clone, Copy)]
-struct Window {
+struct FailureWindow {
     since: Time,
     count: u32,
 }
 
-pub(super) struct Counted {
+pub(super) struct FailureCount {
     pub(super) is_first: bool,
     /// Set once there were too many.
     pub(super) wait_seconds: Option<i64>,
 }
 
-impl Failures {
+impl RefusedTokens {
     /// Whoever has a valid token is never counted, and so never locked out by others at the same address.
-    pub(super) fn count(&self, from: IpAddr, now: Time) -> Counted {
+    pub(super) fn count(&self, from: IpAddr, now: Time) -> FailureCount {
         let from = neighbourhood(from);
         let mut windows = self.0.lock().unwrap_or_else(PoisonError::into_inner);
-        let fresh = |window: &Window| now.millis().saturating_sub(window.since.millis()) < WINDOW_MILLIS;
+        let fresh =
+            |window: &FailureWindow| now.millis().saturating_sub(window.since.millis()) < WINDOW_MILLIS;
         if windows.len() >= ADDRESSES && !windows.contains_key(&from) {
             windows.retain(|_, window| fresh(window));
             if windows.len() >= ADDRESSES {
                 windows.clear(); // somebody has more addresses than we care to remember
             }
         }
-        let window = windows.entry(from).or_insert(Window { since: now, count: 0 });
+        let window = windows.entry(from).or_insert(FailureWindow { since: now, count: 0 });
         if !fresh(window) {
-            *window = Window { since: now, count: 0 };
+            *window = FailureWindow { since: now, count: 0 };
         }
         window.count += 1;
         let left = (window.since.millis() + WINDOW_MILLIS - now.millis()).max(1000) / 1000;
-        Counted { is_first: window.count == 1, wait_seconds: (window.count > TRIES).then_some(left) }
+        FailureCount { is_first: window.count == 1, wait_seconds: (window.count > TRIES).then_some(left) }
     }
 }
 
@@ -150,15 +151,15 @@ fn neighbourhood(address: IpAddr) -> IpAddr {
 
 /// A limit on repeated notices: one per window for each session, or user.
 #[derive(Debug)]
-pub(super) struct Noted<Key>(Mutex<HashMap<Key, Time>>);
+pub(super) struct NoticeLimiter<Key>(Mutex<HashMap<Key, Time>>);
 
-impl<Key> Default for Noted<Key> {
+impl<Key> Default for NoticeLimiter<Key> {
     fn default() -> Self {
         Self(Mutex::default())
     }
 }
 
-impl<Key: Eq + Hash> Noted<Key> {
+impl<Key: Eq + Hash> NoticeLimiter<Key> {
     pub(super) fn is_news(&self, about: Key, now: Time) -> bool {
         let mut noted = self.0.lock().unwrap_or_else(PoisonError::into_inner);
         noted.retain(|_, at| now.millis().saturating_sub(at.millis()) < WINDOW_MILLIS);
@@ -244,8 +245,9 @@ mod tests {
                 .map(|(name, value)| (header::HeaderName::from_static(name), value.parse().unwrap()))
                 .collect()
         };
-        let fine =
-            |method: Method, all: &[(&'static str, &str)]| not_a_foreign_page(&method, &headers(all)).is_ok();
+        let fine = |method: Method, all: &[(&'static str, &str)]| {
+            refuse_foreign_page(&method, &headers(all)).is_ok()
+        };
         let (origin, ours) = (("origin", "http://localhost:7411"), ("x-intercom", "1"));
         assert!(fine(Method::GET, &[]));
         assert!(fine(Method::POST, &[origin, ours]));
@@ -280,7 +282,7 @@ mod tests {
 
     #[test]
     fn guessing_is_slowed_down_and_forgotten_after_a_while() {
-        let (failures, from) = (Failures::default(), "10.0.0.1".parse().unwrap());
+        let (failures, from) = (RefusedTokens::default(), "10.0.0.1".parse().unwrap());
         let at = |millis| failures.count(from, Time::from_millis(millis));
         assert!(at(0).is_first);
         assert!((1..10).all(|n| at(n).wait_seconds.is_none()));

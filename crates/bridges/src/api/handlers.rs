@@ -6,11 +6,13 @@ use axum::http::StatusCode;
 use axum::response::{IntoResponse, Response};
 use serde::{Deserialize, Serialize};
 
-use super::Api;
+use super::ApiBridge;
 use super::access::KnownCaller;
 use super::error::ApiError;
-use super::extract::{Body, Nothing, Query, ShortList};
-use intercom_daemon::ops::{ClearanceQuery, Decided, PromptQuery, QuestionQuery, SessionQuery, SettingDone};
+use super::extract::{JsonBody, NoFields, ShortList, StrictQuery};
+use intercom_daemon::ops::{
+    ClearanceQuery, DecisionResult, PromptQuery, QuestionQuery, SessionQuery, SettingResult,
+};
 use intercom_types::{
     AgentChange, Decision, FailureSeen, InterruptRequest, LadderChange, NewPrompt, NewSession, NudgeRequest,
     PresetChange, PromptChange, QuestionAnswer, RulesTest, SettingChange, SnoozeRequest, StopMode,
@@ -21,7 +23,7 @@ type Id = Path<String>;
 
 #[derive(Debug, Deserialize)]
 #[serde(deny_unknown_fields)]
-pub(super) struct TakeBack {
+pub(super) struct WithdrawPromptQuery {
     /// Only if it is a prompt of this session.
     session: Option<String>,
 }
@@ -30,7 +32,7 @@ pub(super) struct TakeBack {
 macro_rules! handlers {
     ($($name:ident($($pattern:pat => $extractor:ty),+) = $operation:ident($($argument:expr),*) => $respond:ident;)+) => {$(
         pub(super) async fn $name(
-            State(api): State<Api>,
+            State(api): State<ApiBridge>,
             KnownCaller(caller): KnownCaller,
             $($pattern: $extractor),+
         ) -> Result<Response, ApiError> {
@@ -40,44 +42,44 @@ macro_rules! handlers {
 }
 
 handlers! {
-    agents(Query(query) => Query<ShortList>) = agents(query.limit) => ok;
+    agents(StrictQuery(query) => StrictQuery<ShortList>) = agents(query.limit) => ok;
 
-    sessions(Query(query) => Query<SessionQuery>) = sessions(query) => ok;
-    start(Body(new) => Body<NewSession>) = start(new) => created;
-    session(Path(id) => Id, Query(Nothing {}) => Query<Nothing>) = session(&id) => ok;
-    remove(Path(id) => Id, Query(Nothing {}) => Query<Nothing>) = remove(&id) => nothing;
-    resume(Path(id) => Id, Body(Nothing {}) => Body<Nothing>) = resume(&id) => ok;
-    stop(Path(id) => Id, Body(Nothing {}) => Body<Nothing>) = stop(&id, StopMode::Stop) => ok;
-    kill(Path(id) => Id, Body(Nothing {}) => Body<Nothing>) = stop(&id, StopMode::Kill) => ok;
-    nudge(Path(id) => Id, Body(body) => Body<NudgeRequest>) = nudge(&id, body) => accepted;
-    interrupt(Path(id) => Id, Body(body) => Body<InterruptRequest>) = interrupt(&id, body) => accepted;
-    seen(Path(id) => Id, Body(body) => Body<FailureSeen>) = acknowledge_failure(&id, body) => ok;
-    snooze(Path(id) => Id, Body(body) => Body<SnoozeRequest>) = snooze(&id, body) => ok;
-    ladder(Path(id) => Id, Body(body) => Body<LadderChange>) = change_ladder(&id, body) => ok;
-    agent(Path(id) => Id, Body(body) => Body<AgentChange>) = change_agent(&id, body) => ok;
-    preset(Path(id) => Id, Body(body) => Body<PresetChange>) = change_preset(&id, body) => ok;
-    set(Path(id) => Id, Body(body) => Body<SettingChange>) = change_setting(&id, body) => setting_done;
-    agent_sessions(Path(id) => Id, Body(Nothing {}) => Body<Nothing>) = agent_sessions(&id) => ok;
+    sessions(StrictQuery(query) => StrictQuery<SessionQuery>) = sessions(query) => ok;
+    start(JsonBody(new) => JsonBody<NewSession>) = start(new) => created;
+    session(Path(id) => Id, StrictQuery(NoFields {}) => StrictQuery<NoFields>) = session(&id) => ok;
+    remove(Path(id) => Id, StrictQuery(NoFields {}) => StrictQuery<NoFields>) = remove(&id) => nothing;
+    resume(Path(id) => Id, JsonBody(NoFields {}) => JsonBody<NoFields>) = resume(&id) => ok;
+    stop(Path(id) => Id, JsonBody(NoFields {}) => JsonBody<NoFields>) = stop(&id, StopMode::Stop) => ok;
+    kill(Path(id) => Id, JsonBody(NoFields {}) => JsonBody<NoFields>) = stop(&id, StopMode::Kill) => ok;
+    nudge(Path(id) => Id, JsonBody(body) => JsonBody<NudgeRequest>) = nudge(&id, body) => accepted;
+    interrupt(Path(id) => Id, JsonBody(body) => JsonBody<InterruptRequest>) = interrupt(&id, body) => accepted;
+    seen(Path(id) => Id, JsonBody(body) => JsonBody<FailureSeen>) = acknowledge_failure(&id, body) => ok;
+    snooze(Path(id) => Id, JsonBody(body) => JsonBody<SnoozeRequest>) = snooze(&id, body) => ok;
+    ladder(Path(id) => Id, JsonBody(body) => JsonBody<LadderChange>) = change_ladder(&id, body) => ok;
+    agent(Path(id) => Id, JsonBody(body) => JsonBody<AgentChange>) = change_agent(&id, body) => ok;
+    preset(Path(id) => Id, JsonBody(body) => JsonBody<PresetChange>) = change_preset(&id, body) => ok;
+    set(Path(id) => Id, JsonBody(body) => JsonBody<SettingChange>) = change_setting(&id, body) => setting_done;
+    agent_sessions(Path(id) => Id, JsonBody(NoFields {}) => JsonBody<NoFields>) = agent_sessions(&id) => ok;
 
-    prompts(Path(id) => Id, Query(query) => Query<PromptQuery>) = prompts(&id, query) => ok;
-    send(Path(id) => Id, Body(body) => Body<NewPrompt>) = send(&id, body) => accepted;
-    change_prompt(Path(id) => Id, Body(body) => Body<PromptChange>) = change_prompt(&id, body) => ok;
-    take_back(Path(id) => Id, Query(query) => Query<TakeBack>) = take_back(&id, query.session) => nothing;
+    prompts(Path(id) => Id, StrictQuery(query) => StrictQuery<PromptQuery>) = prompts(&id, query) => ok;
+    send(Path(id) => Id, JsonBody(body) => JsonBody<NewPrompt>) = send(&id, body) => accepted;
+    change_prompt(Path(id) => Id, JsonBody(body) => JsonBody<PromptChange>) = change_prompt(&id, body) => ok;
+    take_back(Path(id) => Id, StrictQuery(query) => StrictQuery<WithdrawPromptQuery>) = withdraw_prompt(&id, query.session) => nothing;
 
-    clearances(Query(query) => Query<ClearanceQuery>) = clearances(query) => ok;
-    clearance(Path(id) => Id, Query(Nothing {}) => Query<Nothing>) = clearance(&id) => ok;
-    explanation(Path(id) => Id, Query(Nothing {}) => Query<Nothing>) = explain(&id) => ok;
-    decide(Path(id) => Id, Body(body) => Body<Decision>) = decide(&id, body) => decided;
+    clearances(StrictQuery(query) => StrictQuery<ClearanceQuery>) = clearances(query) => ok;
+    clearance(Path(id) => Id, StrictQuery(NoFields {}) => StrictQuery<NoFields>) = clearance(&id) => ok;
+    explanation(Path(id) => Id, StrictQuery(NoFields {}) => StrictQuery<NoFields>) = explain(&id) => ok;
+    decide(Path(id) => Id, JsonBody(body) => JsonBody<Decision>) = decide(&id, body) => decided;
 
-    questions(Query(query) => Query<QuestionQuery>) = questions(query) => ok;
-    question(Path(id) => Id, Query(Nothing {}) => Query<Nothing>) = question(&id) => ok;
-    answer(Path(id) => Id, Body(body) => Body<QuestionAnswer>) = answer(&id, body) => ok;
+    questions(StrictQuery(query) => StrictQuery<QuestionQuery>) = questions(query) => ok;
+    question(Path(id) => Id, StrictQuery(NoFields {}) => StrictQuery<NoFields>) = question(&id) => ok;
+    answer(Path(id) => Id, JsonBody(body) => JsonBody<QuestionAnswer>) = answer(&id, body) => ok;
 
-    policy(Query(Nothing {}) => Query<Nothing>) = policy() => ok;
-    test_rules(Body(body) => Body<RulesTest>) = test_rules(body) => ok;
-    grants(Query(query) => Query<ShortList>) = grants(query.limit) => ok;
+    policy(StrictQuery(NoFields {}) => StrictQuery<NoFields>) = policy() => ok;
+    test_rules(JsonBody(body) => JsonBody<RulesTest>) = test_rules(body) => ok;
+    grants(StrictQuery(query) => StrictQuery<ShortList>) = grants(query.limit) => ok;
     revoke_grant(Path(id) => Id) = revoke_grant(&id) => nothing;
-    reload(Body(Nothing {}) => Body<Nothing>) = reload() => ok;
+    reload(JsonBody(NoFields {}) => JsonBody<NoFields>) = reload() => ok;
 }
 
 fn ok(answer: impl Serialize) -> Response {
@@ -96,16 +98,16 @@ fn nothing((): ()) -> Response {
     StatusCode::NO_CONTENT.into_response()
 }
 
-fn decided(decided: Decided) -> Response {
+fn decided(decided: DecisionResult) -> Response {
     match decided {
-        Decided::Counted(quorum) => accepted(quorum),
-        Decided::Settled(clearance) => ok(clearance),
+        DecisionResult::Counted(quorum) => accepted(quorum),
+        DecisionResult::Settled(clearance) => ok(clearance),
     }
 }
 
-fn setting_done(done: SettingDone) -> Response {
+fn setting_done(done: SettingResult) -> Response {
     match done {
-        SettingDone::Sent(sent) => accepted(sent),
-        SettingDone::Agreed(agreed) => ok(agreed),
+        SettingResult::Sent(sent) => accepted(sent),
+        SettingResult::Agreed(agreed) => ok(agreed),
     }
 }

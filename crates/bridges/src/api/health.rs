@@ -10,24 +10,26 @@ use axum::{Extension, Json};
 use schemars::JsonSchema;
 use serde::Serialize;
 
-use super::Api;
+use super::ApiBridge;
 use super::error::ApiError;
-use super::extract::{Nothing, Query};
+use super::extract::{NoFields, StrictQuery};
 use intercom_daemon::ops::Caller;
 use intercom_daemon::session::{failed_commands, quarantined_lines};
 use intercom_store::{ClearanceFilter, QuestionFilter};
 
 #[derive(Debug, Serialize, JsonSchema)]
-pub(super) struct Health {
+#[schemars(rename = "Health")]
+pub(super) struct HealthView {
     status: String,
     version: String,
     #[serde(flatten)]
-    more: Option<More>,
+    more: Option<HealthDetails>,
 }
 
 #[derive(Debug, Serialize, JsonSchema)]
-struct More {
-    sessions: Sessions,
+#[schemars(rename = "More")]
+struct HealthDetails {
+    sessions: SessionCounts,
     bridges: BTreeMap<String, String>,
     last_seq: u64,
     /// Conditions that need a person: a broken audit chain, a database that cannot be written.
@@ -36,17 +38,19 @@ struct More {
     /// is a bug in intercom.
     quarantined_lines: u64,
     /// Who you are here.
-    you: You,
+    you: CallerView,
 }
 
 #[derive(Debug, Serialize, JsonSchema)]
-struct Sessions {
+#[schemars(rename = "Sessions")]
+struct SessionCounts {
     live: i64,
     total: i64,
 }
 
 #[derive(Debug, Serialize, JsonSchema)]
-struct You {
+#[schemars(rename = "You")]
+struct CallerView {
     name: String,
     role: String,
     /// Whether you may start and resume agents.
@@ -54,21 +58,21 @@ struct You {
 }
 
 pub(super) async fn health(
-    State(api): State<Api>,
+    State(api): State<ApiBridge>,
     caller: Option<Extension<Caller>>,
-    Query(Nothing {}): Query<Nothing>,
-) -> Result<Json<Health>, ApiError> {
+    StrictQuery(NoFields {}): StrictQuery<NoFields>,
+) -> Result<Json<HealthView>, ApiError> {
     let more = match caller {
         None => None,
         Some(Extension(caller)) => {
             let (live, total) = api.store().count_sessions().await?;
-            Some(More {
-                sessions: Sessions { live, total },
+            Some(HealthDetails {
+                sessions: SessionCounts { live, total },
                 bridges: bridges(&api),
                 last_seq: api.bell().listen().newest(),
                 warnings: warnings(&api).await?,
                 quarantined_lines: quarantined_lines(),
-                you: You {
+                you: CallerView {
                     name: caller.name,
                     role: caller.role.to_string(),
                     may_start: caller.role >= api.supervisor().config().access.start(),
@@ -76,10 +80,10 @@ pub(super) async fn health(
             })
         }
     };
-    Ok(Json(Health { status: "ok".to_owned(), version: env!("CARGO_PKG_VERSION").to_owned(), more }))
+    Ok(Json(HealthView { status: "ok".to_owned(), version: env!("CARGO_PKG_VERSION").to_owned(), more }))
 }
 
-async fn warnings(api: &Api) -> Result<Vec<String>, ApiError> {
+async fn warnings(api: &ApiBridge) -> Result<Vec<String>, ApiError> {
     let read_only = api.store().probe_failure().await.map(|why| {
         format!(
             "read-only: the database cannot be written ({why}); commands are refused, agents can be stopped"
@@ -93,14 +97,14 @@ async fn warnings(api: &Api) -> Result<Vec<String>, ApiError> {
     Ok(read_only.into_iter().chain(failed).chain(audit).collect())
 }
 
-fn bridges(api: &Api) -> BTreeMap<String, String> {
+fn bridges(api: &ApiBridge) -> BTreeMap<String, String> {
     let others =
-        api.0.conditions.all().into_iter().map(|(name, condition)| (name.to_owned(), condition.words));
+        api.0.conditions.all().into_iter().map(|(name, condition)| (name.to_owned(), condition.status));
     [("api".to_owned(), "ok".to_owned())].into_iter().chain(others).collect()
 }
 
 /// Prometheus text.
-pub(super) async fn metrics(State(api): State<Api>) -> Result<impl IntoResponse, ApiError> {
+pub(super) async fn metrics(State(api): State<ApiBridge>) -> Result<impl IntoResponse, ApiError> {
     let store = api.store();
     let (live, total) = store.count_sessions().await?;
     let pending = ClearanceFilter { status: Some(intercom_types::ClearanceStatus::Pending), session: None };
@@ -128,7 +132,7 @@ pub(super) async fn metrics(State(api): State<Api>) -> Result<impl IntoResponse,
         questions.to_string(),
     );
     for (bridge, condition) in api.0.conditions.all() {
-        for (name, help, value) in condition.figures {
+        for (name, help, value) in condition.metrics {
             metric(&format!("intercom_{bridge}_{name}"), "gauge", help, value.to_string());
         }
     }

@@ -6,21 +6,26 @@ use axum::http::{HeaderValue, StatusCode, header};
 use axum::middleware::Next;
 use axum::response::{IntoResponse, Response};
 
-use super::Api;
+use super::ApiBridge;
 use super::error::ApiError;
 use super::extract::whole;
-use intercom_daemon::ops::{Caller, KeptAnswer, OpError};
+use intercom_daemon::ops::{Caller, OpError, StoredAnswer};
 
 const MAX_KEY: usize = 255;
 /// Answers are small; one that is not is not remembered.
 const MAX_ANSWER: usize = 8 << 20;
 
-pub(super) async fn honour(State(api): State<Api>, request: Request, next: Next) -> Response {
+pub(super) async fn honour(State(api): State<ApiBridge>, request: Request, next: Next) -> Response {
     let Some(key) = request.headers().get("idempotency-key").cloned() else { return next.run(request).await };
     honoured(&api, &key, request, next).await.unwrap_or_else(IntoResponse::into_response)
 }
 
-async fn honoured(api: &Api, key: &HeaderValue, request: Request, next: Next) -> Result<Response, ApiError> {
+async fn honoured(
+    api: &ApiBridge,
+    key: &HeaderValue,
+    request: Request,
+    next: Next,
+) -> Result<Response, ApiError> {
     let key = key.to_str().ok().filter(|key| (1..=MAX_KEY).contains(&key.len()));
     let key =
         key.ok_or_else(|| ApiError::bad_request("Idempotency-Key must have 1 to 255 visible characters"))?;
@@ -35,9 +40,9 @@ async fn honoured(api: &Api, key: &HeaderValue, request: Request, next: Next) ->
         let body = to_bytes(response.into_body(), MAX_ANSWER)
             .await
             .map_err(|_| OpError::internal("the answer could not be read"))?;
-        Ok(KeptAnswer { status, body: String::from_utf8_lossy(&body).into_owned() })
+        Ok(StoredAnswer { status, body: String::from_utf8_lossy(&body).into_owned() })
     };
-    let KeptAnswer { status, body } = api.ops().once(&caller, key, (&path, &body), work).await?;
+    let StoredAnswer { status, body } = api.ops().once(&caller, key, (&path, &body), work).await?;
     let status = StatusCode::from_u16(status).unwrap_or(StatusCode::OK);
     Ok((status, [(header::CONTENT_TYPE, "application/json")], body).into_response())
 }

@@ -15,10 +15,10 @@ use serde_json::{Map, Value, json};
 use super::access::require;
 use super::extract::ShortList;
 use super::view::{EventPage, TokenView};
-use super::{Api, audit, backup, events, figures, handlers, health, idempotency, tokens, web};
+use super::{ApiBridge, audit, backup, events, handlers, health, idempotency, stats, tokens, web};
 use intercom_daemon::ops::{
-    AgentView, ClearanceQuery, GrantView, Least, Operation, PolicyView, PromptQuery, QuestionQuery,
-    SessionQuery,
+    AgentView, ClearanceQuery, GrantView, OperationKind, PolicyView, PromptQuery, QuestionQuery,
+    RequiredRole, SessionQuery,
 };
 use intercom_types::{
     AgentChange, Clearance, ClearanceExplanation, ConfigReload, Decision, FailureSeen, InterruptAnswer,
@@ -31,9 +31,9 @@ use intercom_types::{
 pub(super) struct Endpoint {
     method: Method,
     path: &'static str,
-    least: Least,
+    least: RequiredRole,
     about: &'static str,
-    route: MethodRouter<Api>,
+    route: MethodRouter<ApiBridge>,
     query: Option<Describe>,
     body: Option<Describe>,
     answers: Vec<(u16, Option<Describe>)>,
@@ -53,12 +53,12 @@ impl Endpoint {
     fn new<H, T>(
         method: Method,
         path: &'static str,
-        least: impl Into<Least>,
+        least: impl Into<RequiredRole>,
         about: &'static str,
         handler: H,
     ) -> Self
     where
-        H: Handler<T, Api>,
+        H: Handler<T, ApiBridge>,
         T: 'static,
     {
         let filter = MethodFilter::try_from(method.clone()).expect("a usual method");
@@ -111,22 +111,22 @@ impl Endpoint {
 /// All below `/api/v1`.
 #[rustfmt::skip] // a table reads best as one
 pub(super) fn endpoints() -> Vec<Endpoint> {
-    use Operation::{
+    use OperationKind::{
         AcknowledgeFailure, Answer, ChangeAgent, ChangeLadder, ChangePreset, ChangePrompt, ChangeSetting, Decide, Interrupt,
         KillSession, ListAgentSessions, Nudge, Read, Reload, RemoveSession, ResumeSession, RevokeGrant, SendPrompt, Snooze,
         StartSession, StopSession, TakeBackPrompt, TestRules,
     };
-    use Least::Nothing;
+    use RequiredRole::Nothing;
     use Role::{Admin, Viewer};
     let get = Method::GET;
     let post = Method::POST;
     let delete = Method::DELETE;
     let of = |method: &Method| method.clone();
     vec![
-        Endpoint::new(of(&get), "/health", Nothing, "How the daemon is; more with a role", health::health).answers::<health::Health>(200),
+        Endpoint::new(of(&get), "/health", Nothing, "How the daemon is; more with a role", health::health).answers::<health::HealthView>(200),
         Endpoint::new(of(&get), "/openapi.json", Nothing, "This description", openapi).answers::<Value>(200),
         Endpoint::new(of(&get), "/agents", Read, "Which agents can be started", handlers::agents).query::<ShortList>().answers::<List<AgentView>>(200),
-        Endpoint::new(of(&post), "/backup", Admin, "A copy of the database", backup::backup).body::<backup::BackupRequest>().answers::<backup::BackedUp>(200),
+        Endpoint::new(of(&post), "/backup", Admin, "A copy of the database", backup::backup).body::<backup::BackupRequest>().answers::<backup::BackupResult>(200),
         Endpoint::new(of(&get), "/backup", Admin, "How far the backup is that is being made", backup::progress).answers::<backup::BackupState>(200),
         Endpoint::new(of(&get), "/sessions", Read, "Sessions, newest first", handlers::sessions).query::<SessionQuery>().answers::<List<Session>>(200),
         Endpoint::new(of(&post), "/sessions", StartSession, "Starts an agent", handlers::start).body::<NewSession>().answers::<Session>(201),
@@ -156,7 +156,7 @@ pub(super) fn endpoints() -> Vec<Endpoint> {
         Endpoint::new(of(&post), "/questions/{id}/answer", Answer, "Answers it, once", handlers::answer).body::<QuestionAnswer>().answers::<Question>(200),
         Endpoint::new(of(&get), "/events", Viewer, "The log: a stream, or with `Accept: application/json` a page", events::events).query::<events::EventsQuery>().answers::<EventPage>(200).streams(),
         Endpoint::new(of(&get), "/sessions/{id}/log", Viewer, "All of a session's log as a file, one event per line", events::download).answers_file(200),
-        Endpoint::new(of(&get), "/figures", Viewer, "How long decisions take, how long agents wait for them, and how much is said", figures::show).query::<figures::FiguresQuery>().answers::<figures::Figures>(200),
+        Endpoint::new(of(&get), "/figures", Viewer, "How long decisions take, how long agents wait for them, and how much is said", stats::show).query::<stats::StatsQuery>().answers::<stats::DecisionStats>(200),
         Endpoint::new(of(&get), "/clearances/{id}/explanation", Read, "What each rule makes of it, and the rule that allowing it always would add", handlers::explanation).answers::<ClearanceExplanation>(200),
         Endpoint::new(of(&get), "/policy", Read, "The rules in force", handlers::policy).answers::<PolicyView>(200),
         Endpoint::new(of(&post), "/policy/test", TestRules, "What other rules would have made of what was asked; changes nothing", handlers::test_rules).body::<RulesTest>().answers::<RulesTestResult>(200),
@@ -164,7 +164,7 @@ pub(super) fn endpoints() -> Vec<Endpoint> {
         Endpoint::new(of(&delete), "/grants/{id}", RevokeGrant, "Revokes a grant", handlers::revoke_grant).answers_nothing(204),
         Endpoint::new(of(&post), "/reload", Reload, "Reads the configuration again", handlers::reload).answers::<ConfigReload>(200),
         Endpoint::new(of(&get), "/tokens", Admin, "Tokens, newest first", tokens::list).query::<ShortList>().answers::<List<TokenView>>(200),
-        Endpoint::new(of(&post), "/tokens", Admin, "Makes a token; its secret is shown once", tokens::create).body::<tokens::Create>().answers::<tokens::Created>(201),
+        Endpoint::new(of(&post), "/tokens", Admin, "Makes a token; its secret is shown once", tokens::create).body::<tokens::TokenRequest>().answers::<tokens::CreatedToken>(201),
         Endpoint::new(of(&delete), "/tokens/{id}", Admin, "Revokes a token, at once", tokens::revoke).answers_nothing(204),
         Endpoint::new(of(&post), "/web/codes", Viewer, "A link that signs the caller in to the console, once", web::code).answers::<web::CodeView>(201),
         Endpoint::new(of(&post), "/web/sessions", Nothing, "Signs in to the console with a code or a token: sets a cookie", web::sign_in).body::<web::SignIn>().answers::<web::WebSessionView>(201),
@@ -176,7 +176,7 @@ pub(super) fn endpoints() -> Vec<Endpoint> {
 }
 
 /// The router below `/api/v1`: each endpoint behind its role, each POST remembered by its `Idempotency-Key`.
-pub(super) fn router(api: &Api) -> Router<Api> {
+pub(super) fn router(api: &ApiBridge) -> Router<ApiBridge> {
     endpoints().into_iter().fold(Router::new(), |router, endpoint| {
         let Endpoint { method, path, least, mut route, .. } = endpoint;
         // A secret that is shown once is not kept to be shown again.
@@ -184,14 +184,14 @@ pub(super) fn router(api: &Api) -> Router<Api> {
             route = route.layer(from_fn_with_state(api.clone(), idempotency::honour));
         }
         let route = match least {
-            Least::Nothing => route,
+            RequiredRole::Nothing => route,
             least => route.layer(from_fn_with_state((api.clone(), least), require)),
         };
         router.route(path, route)
     })
 }
 
-async fn openapi(State(_): State<Api>) -> Json<&'static Value> {
+async fn openapi(State(_): State<ApiBridge>) -> Json<&'static Value> {
     static DOCUMENT: LazyLock<Value> = LazyLock::new(document);
     Json(&DOCUMENT)
 }
@@ -203,8 +203,10 @@ pub(super) fn document() -> Value {
         settings.definitions_path = "/components/schemas".into();
     });
     // What is sent has all of its fields; what is taken may leave some out.
-    let mut schemas =
-        Schemas { sent: settings.clone().for_serialize().into_generator(), taken: settings.into_generator() };
+    let mut schemas = SchemaGenerators {
+        sent: settings.clone().for_serialize().into_generator(),
+        taken: settings.into_generator(),
+    };
     let mut paths: Map<String, Value> = Map::new();
     for endpoint in endpoints() {
         let path = format!("/api/v1{}", endpoint.path);
@@ -247,12 +249,12 @@ pub(super) fn document() -> Value {
     })
 }
 
-struct Schemas {
+struct SchemaGenerators {
     sent: SchemaGenerator,
     taken: SchemaGenerator,
 }
 
-fn operation(endpoint: &Endpoint, schemas: &mut Schemas) -> Value {
+fn operation(endpoint: &Endpoint, schemas: &mut SchemaGenerators) -> Value {
     let json_of = |schema: Value| json!({ "application/json": { "schema": schema } });
     let mut parameters: Vec<Value> = endpoint
         .path
@@ -286,7 +288,7 @@ fn operation(endpoint: &Endpoint, schemas: &mut Schemas) -> Value {
         Some(role) => {
             operation["security"] = json!([{ "token": [] }]);
             operation["x-least-role"] = json!(role.as_str());
-            if endpoint.least == Least::ToStart {
+            if endpoint.least == RequiredRole::ToStart {
                 operation["x-least-role-setting"] = json!("access.start");
             }
         }

@@ -17,10 +17,10 @@ use tokio_util::sync::CancellationToken;
 use tokio_util::task::TaskTracker;
 
 mod conversation;
-mod strangers;
+mod unrecognised;
 
 use conversation::converse;
-use strangers::{Strangers, UnixClients};
+use unrecognised::{UnixClients, UnrecognisedConnections};
 
 pub use super::access::Peer;
 
@@ -41,14 +41,15 @@ const BREATHER: Duration = Duration::from_millis(100);
 
 /// Serves the unix socket until `closing`, and then until what was being answered is.
 pub async fn unix(listener: UnixListener, router: Router, closing: CancellationToken) {
-    let (mut strangers, mut clients) = (Strangers::new(most_unix_strangers()), UnixClients::default());
+    let (mut strangers, mut clients) =
+        (UnrecognisedConnections::new(most_unix_strangers()), UnixClients::default());
     let conversations = TaskTracker::new();
     while let Some(accepted) = closing.run_until_cancelled(listener.accept()).await {
         match accepted {
             Ok((stream, _)) => {
                 let uid = stream.peer_cred().ok().map(|peer| peer.uid());
                 let client = clients.of(&stream);
-                if client.as_ref().is_some_and(|client| client.is_pestering()) {
+                if client.as_ref().is_some_and(|client| client.exceeds_refusal_limit()) {
                     continue;
                 }
                 let (recognition, gone) =
@@ -81,7 +82,7 @@ pub async fn tcp(
     router: Router,
     closing: CancellationToken,
 ) {
-    let (mut strangers, conversations) = (Strangers::new(MAX_STRANGERS), TaskTracker::new());
+    let (mut strangers, conversations) = (UnrecognisedConnections::new(MAX_STRANGERS), TaskTracker::new());
     while let Some(accepted) = closing.run_until_cancelled(listener.accept()).await {
         let (stream, from) = match accepted {
             Ok(accepted) => accepted,

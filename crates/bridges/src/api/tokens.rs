@@ -15,14 +15,14 @@ use serde_json::json;
 use subtle::ConstantTimeEq;
 use tokio_util::sync::CancellationToken;
 
-use super::Api;
+use super::ApiBridge;
 use super::access::KnownCaller;
 use super::error::ApiError;
-use super::extract::{Body, Query, ShortList};
+use super::extract::{JsonBody, ShortList, StrictQuery};
 use super::view::{self, TokenView};
-use intercom_daemon::config::Operator;
-use intercom_daemon::ops::{audited, limit, the};
-use intercom_store::{KnownToken, StoreError};
+use intercom_daemon::config::OperatorConfig;
+use intercom_daemon::ops::{audited, limit, require_one};
+use intercom_store::{StoreError, StoredToken};
 use intercom_types::{Json as Raw, List, Role, Time, Token, TokenId, hex, parse_duration};
 
 /// The prefix of every token, so that scanners for leaked secrets can recognise it.
@@ -37,21 +37,21 @@ const NOTE_MOVES_MILLIS: i64 = 60 * 1000;
 
 /// Every token that lets somebody in, by id: looked at for each request, changed with the store.
 #[derive(Debug, Default)]
-pub(super) struct Tokens {
-    made: Mutex<HashMap<TokenId, Known>>,
+pub(super) struct TokenRegistry {
+    made: Mutex<HashMap<TokenId, ActiveToken>>,
     /// The token from the daemon's environment.
-    given: Option<Known>,
+    given: Option<ActiveToken>,
 }
 
 #[derive(Debug)]
-struct Known {
+struct ActiveToken {
     token: Token,
     hash: Vec<u8>,
     gone: Arc<CancellationToken>,
 }
 
-impl Tokens {
-    pub(super) fn load(tokens: Vec<KnownToken>) -> Self {
+impl TokenRegistry {
+    pub(super) fn load(tokens: Vec<StoredToken>) -> Self {
         let all = Self::default();
         for token in tokens {
             all.add(token);
@@ -76,18 +76,18 @@ impl Tokens {
                 last_used_at,
                 last_used_from,
             };
-            Known { token, hash: hash(secret), gone: Arc::default() }
+            ActiveToken { token, hash: hash(secret), gone: Arc::default() }
         });
         Self { given, ..self }
     }
 
-    fn known(&self) -> MutexGuard<'_, HashMap<TokenId, Known>> {
+    fn known(&self) -> MutexGuard<'_, HashMap<TokenId, ActiveToken>> {
         self.made.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    fn add(&self, KnownToken { token, hash }: KnownToken) {
+    fn add(&self, StoredToken { token, hash }: StoredToken) {
         if token.revoked_at.is_none() {
-            self.known().insert(token.id, Known { token, hash, gone: Arc::default() });
+            self.known().insert(token.id, ActiveToken { token, hash, gone: Arc::default() });
         }
     }
 
@@ -121,7 +121,7 @@ impl Tokens {
     /// Returns true if this use is to be written down, and remembers it.
     fn is_news(&self, id: TokenId, from: &str, now: Time) -> bool {
         let mut known = self.known();
-        let Some(Known { token, .. }) = known.get_mut(&id) else { return false };
+        let Some(ActiveToken { token, .. }) = known.get_mut(&id) else { return false };
         let age = token.last_used_at.map_or(i64::MAX, |at| now.millis().saturating_sub(at.millis()));
         let moved = token.last_used_from.as_deref() != Some(from);
         if age < NOTE_MOVES_MILLIS || (age < NOTE_EVERY_MILLIS && !moved) {
@@ -153,7 +153,7 @@ pub(super) fn random_hex<const BYTES: usize>() -> Result<String, ApiError> {
     Ok(hex(&secret))
 }
 
-impl Api {
+impl ApiBridge {
     /// Every use is known; that a token is in use is written down now and then, and whenever it moves.
     pub(super) async fn note_use(&self, token: &Token, from: SocketAddr) {
         let address = from.ip().to_string();
@@ -162,7 +162,7 @@ impl Api {
         }
         let data = Raw::of(&json!({ "token": token.id, "from": address }));
         let entry = audited("token.used", &token.name, None, data);
-        if let Err(error) = self.store().used_token(token.id.to_string(), address, entry).await {
+        if let Err(error) = self.store().record_token_use(token.id.to_string(), address, entry).await {
             tracing::warn!(%error, "the use of a token could not be written down");
         }
     }
@@ -170,7 +170,8 @@ impl Api {
 
 #[derive(Debug, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
-pub(super) struct Create {
+#[schemars(rename = "Create")]
+pub(super) struct TokenRequest {
     /// Whose it is.
     name: String,
     /// `viewer`, `operator`, `approver` or `admin`.
@@ -180,7 +181,8 @@ pub(super) struct Create {
 }
 
 #[derive(Debug, Serialize, JsonSchema)]
-pub(super) struct Created {
+#[schemars(rename = "Created")]
+pub(super) struct CreatedToken {
     /// Shown this once.
     secret: String,
     #[serde(flatten)]
@@ -188,11 +190,11 @@ pub(super) struct Created {
 }
 
 pub(super) async fn create(
-    State(api): State<Api>,
+    State(api): State<ApiBridge>,
     KnownCaller(caller): KnownCaller,
-    Body(create): Body<Create>,
-) -> Result<(StatusCode, Json<Created>), ApiError> {
-    let Create { name, role, ttl } = create;
+    JsonBody(create): JsonBody<TokenRequest>,
+) -> Result<(StatusCode, Json<CreatedToken>), ApiError> {
+    let TokenRequest { name, role, ttl } = create;
     let name = name.trim().to_owned();
     if name.is_empty() || name.chars().count() > 64 || name.chars().any(char::is_control) {
         return Err(ApiError::bad_request("name must have 1 to 64 visible characters"));
@@ -201,7 +203,7 @@ pub(super) async fn create(
         .ok_or_else(|| ApiError::bad_request("role must be viewer, operator, approver or admin"))?;
     let config = api.supervisor().config();
     let operator = config.operators.iter().find(|operator| operator.name == name);
-    if let Some(bound) = operator.map(Operator::role).filter(|bound| role > *bound) {
+    if let Some(bound) = operator.map(OperatorConfig::role).filter(|bound| role > *bound) {
         let message = format!("{name} is configured as {bound}, and no token of theirs can be more");
         return Err(ApiError::unprocessable("above_role", message));
     }
@@ -222,7 +224,7 @@ pub(super) async fn create(
         last_used_at: None,
         last_used_from: None,
     };
-    let known = KnownToken { token: token.clone(), hash: hash(&secret) };
+    let known = StoredToken { token: token.clone(), hash: hash(&secret) };
     let data = json!({
         "token": token.id, "name": token.name, "role": role, "via": caller.via,
         "expires_at": expires_at.map(|at| at.to_string()),
@@ -233,12 +235,12 @@ pub(super) async fn create(
     api.0.tokens.add(known);
     let id = token.id.to_string();
     let secret = format!("{PREFIX}{}_{secret}", id.trim_start_matches(TokenId::PREFIX));
-    Ok((StatusCode::CREATED, Json(Created { secret, token: view::token(token) })))
+    Ok((StatusCode::CREATED, Json(CreatedToken { secret, token: view::token(token) })))
 }
 
 pub(super) async fn list(
-    State(api): State<Api>,
-    Query(query): Query<ShortList>,
+    State(api): State<ApiBridge>,
+    StrictQuery(query): StrictQuery<ShortList>,
 ) -> Result<Json<List<TokenView>>, ApiError> {
     limit(query.limit)?;
     let tokens = api.store().tokens().await?;
@@ -246,11 +248,11 @@ pub(super) async fn list(
 }
 
 pub(super) async fn revoke(
-    State(api): State<Api>,
+    State(api): State<ApiBridge>,
     KnownCaller(caller): KnownCaller,
     Path(id): Path<String>,
 ) -> Result<StatusCode, ApiError> {
-    let token = the("token", &id, api.store().token(id.clone()).await?)?.token;
+    let token = require_one("token", &id, api.store().token(id.clone()).await?)?.token;
     let data = Raw::of(&json!({ "token": token.id, "name": token.name, "via": caller.via }));
     let entry = audited("token.revoked", &caller.name, None, data);
     // First in memory: from here on nobody is let in, also if the store takes its time.

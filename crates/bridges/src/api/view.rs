@@ -32,7 +32,8 @@ const MAX_SUMMARY: usize = 1000;
 /// The events that are given with their summaries.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Deserialize, JsonSchema)]
 #[serde(rename_all = "lowercase")]
-pub(super) enum Summaries {
+#[schemars(rename = "Summaries")]
+pub(super) enum SummaryMode {
     #[default]
     True,
     False,
@@ -48,12 +49,12 @@ pub(super) struct EventPage {
     pub(super) next: Option<u64>,
 }
 
-pub(super) fn event(event: LoggedEvent, summaries: Summaries) -> EventView {
+pub(super) fn event(event: LoggedEvent, summaries: SummaryMode) -> EventView {
     let summary = match summaries {
-        Summaries::True => Some(event.event().summary(|time| time.to_string())),
-        Summaries::Own if event.known_kind().is_some_and(EventKind::is_said_by_agent) => None,
-        Summaries::Own => Some(event.event().summary(|time| time.to_string())),
-        Summaries::False => None,
+        SummaryMode::True => Some(event.event().summary(|time| time.to_string())),
+        SummaryMode::Own if event.known_kind().is_some_and(EventKind::is_said_by_agent) => None,
+        SummaryMode::Own => Some(event.event().summary(|time| time.to_string())),
+        SummaryMode::False => None,
     };
     EventView {
         tone: summary.as_ref().map(|summary| summary.tone),

@@ -21,21 +21,21 @@ use serde::{Deserialize, Serialize};
 use serde_json::json;
 use tokio_util::sync::CancellationToken;
 
-use super::Api;
+use super::ApiBridge;
 use super::access::KnownCaller;
 use super::access::Peer;
 use super::error::ApiError;
-use super::extract::{Body, Nothing, Query, ShortList};
+use super::extract::{JsonBody, NoFields, ShortList, StrictQuery};
 use super::guard;
 use super::tokens::{hash, random_secret};
 use intercom_daemon::ops::{Caller, OpError, audited, limit};
-use intercom_store::KnownWebSession;
+use intercom_store::StoredWebSession;
 use intercom_types::{Json as Raw, List, Role, Time, TokenId, WebSession, WebSessionId};
 
-mod known;
+mod console_sessions;
 
-use known::CODE_MILLIS;
-pub(super) use known::Web;
+use console_sessions::CODE_MILLIS;
+pub(super) use console_sessions::ConsoleSessions;
 
 /// The longest lifetime that browsers allow a cookie; the daemon decides when the session really ends.
 const COOKIE_SECONDS: u32 = 400 * 24 * 60 * 60;
@@ -69,15 +69,20 @@ impl std::fmt::Display for NoConsole {
 }
 
 /// A session that a browser shows, and until when its token lets it in.
-pub(super) struct Shown {
+pub(super) struct CookieSession {
     pub(super) session: WebSession,
     pub(super) gone: Arc<CancellationToken>,
     pub(super) until: Option<Time>,
 }
 
-impl Api {
+impl ApiBridge {
     /// One that has ended is no fault of the page that still has its cookie: it is nobody's.
-    pub(super) fn shown_by(&self, headers: &HeaderMap, local: SocketAddr, tls: bool) -> Option<Shown> {
+    pub(super) fn session_of_cookie(
+        &self,
+        headers: &HeaderMap,
+        local: SocketAddr,
+        tls: bool,
+    ) -> Option<CookieSession> {
         let now = Time::now();
         let cookie = cookie(headers, &cookie_name(local, tls))?;
         let (session, gone) = self.0.web.find(cookie, now)?;
@@ -85,7 +90,7 @@ impl Api {
             None => None,
             Some(id) => self.0.tokens.get(id, now)?.0.expires_at,
         };
-        Some(Shown { session, gone, until })
+        Some(CookieSession { session, gone, until })
     }
 
     pub(super) async fn note_web_use(&self, session: &WebSession, from: SocketAddr) {
@@ -93,18 +98,18 @@ impl Api {
         if !self.0.web.is_news(session.id, &from, now) {
             return;
         }
-        if let Err(error) = self.store().used_web_session(session.id.to_string(), now, from).await {
+        if let Err(error) = self.store().record_web_session_use(session.id.to_string(), now, from).await {
             tracing::warn!(%error, "the use of a web session could not be written down");
         }
     }
 
     /// Where the console is. Said once, when the port is open.
-    pub fn is_at(&self, url: String) {
+    pub fn set_console_url(&self, url: String) {
         self.0.web.url.set(url).ok(); // there is one port
     }
 
     /// Why the console is nowhere. Said once, instead.
-    pub fn is_nowhere(&self, missing: NoConsole) {
+    pub fn set_console_unavailable(&self, missing: NoConsole) {
         self.0.web.missing.set(missing).ok(); // there is one port
     }
 
@@ -136,9 +141,9 @@ pub(super) struct CodeView {
 }
 
 pub(super) async fn code(
-    State(api): State<Api>,
+    State(api): State<ApiBridge>,
     KnownCaller(caller): KnownCaller,
-    Body(Nothing {}): Body<Nothing>,
+    JsonBody(NoFields {}): JsonBody<NoFields>,
 ) -> Result<(StatusCode, Json<CodeView>), ApiError> {
     // What comes of a code does not end with the token of the one who asked for it.
     if !caller.local {
@@ -200,14 +205,14 @@ fn view(session: WebSession, current: bool) -> WebSessionView {
 }
 
 pub(super) async fn sign_in(
-    State(api): State<Api>,
+    State(api): State<ApiBridge>,
     ConnectInfo(peer): ConnectInfo<Peer>,
     headers: HeaderMap,
-    Body(sign_in): Body<SignIn>,
+    JsonBody(sign_in): JsonBody<SignIn>,
 ) -> Result<Response, ApiError> {
     let sent = match sign_in {
-        SignIn { code: Some(code), token: None } => Sent::Code(code),
-        SignIn { code: None, token: Some(token) } => Sent::Token(token),
+        SignIn { code: Some(code), token: None } => SignInCredential::Code(code),
+        SignIn { code: None, token: Some(token) } => SignInCredential::Token(token),
         _ => return Err(ApiError::bad_request("exactly one of `code` and `token` is needed")),
     };
     let Peer::Tcp { from, local, tls, recognition } = peer else {
@@ -217,16 +222,18 @@ pub(super) async fn sign_in(
     let now = Time::now();
     // Before the caller is looked up: a guess costs nothing. A code is still good after an agent has tried it.
     let is_valid = match &sent {
-        Sent::Code(code) => api.0.web.is_code(code.trim(), now),
-        Sent::Token(token) => api.0.tokens.find(token.trim(), now).is_some(),
+        SignInCredential::Code(code) => api.0.web.is_code(code.trim(), now),
+        SignInCredential::Token(token) => api.0.tokens.find(token.trim(), now).is_some(),
     };
     if !is_valid {
         return Err(api.refuse_sign_in(from, &sent).await);
     }
-    api.not_an_agent(from, local, &recognition).await?;
+    api.refuse_agents(from, local, &recognition).await?;
     let found = match &sent {
-        Sent::Code(code) => api.0.web.redeem(code.trim(), now).map(|(name, role)| (name, role, None)),
-        Sent::Token(token) => {
+        SignInCredential::Code(code) => {
+            api.0.web.redeem(code.trim(), now).map(|(name, role)| (name, role, None))
+        }
+        SignInCredential::Token(token) => {
             let found = api.0.tokens.find(token.trim(), now);
             found.map(|(token, gone)| (token.name, token.role, Some((token.id, gone))))
         }
@@ -249,7 +256,7 @@ pub(super) async fn sign_in(
     };
     let data = json!({ "web_session": session.id, "token": session.token, "role": role, "via": format!("tcp {}", from.ip()) });
     let entry = audited("web.signed_in", &name, None, Raw::of(&data));
-    let known = KnownWebSession { session: session.clone(), hash: hash(&secret) };
+    let known = StoredWebSession { session: session.clone(), hash: hash(&secret) };
     api.store().add_web_session(known.clone(), entry).await?;
     api.0.web.add(session.clone(), known.hash, token.map(|(_, gone)| gone).as_deref());
     let value = format!("{}.{secret}", session.id);
@@ -257,7 +264,7 @@ pub(super) async fn sign_in(
     Ok((StatusCode::CREATED, [(header::SET_COOKIE, cookie)], Json(view(session, true))).into_response())
 }
 
-enum Sent {
+enum SignInCredential {
     Code(String),
     Token(String),
 }
@@ -269,9 +276,9 @@ fn set_cookie(name: &str, value: &str, tls: bool, seconds: u32) -> String {
 
 /// One's own; an admin sees and ends those of all.
 pub(super) async fn list(
-    State(api): State<Api>,
+    State(api): State<ApiBridge>,
     KnownCaller(caller): KnownCaller,
-    Query(query): Query<ShortList>,
+    StrictQuery(query): StrictQuery<ShortList>,
 ) -> Result<Json<List<WebSessionView>>, ApiError> {
     limit(query.limit)?;
     let now = Time::now();
@@ -292,7 +299,7 @@ pub(super) async fn list(
 }
 
 pub(super) async fn sign_out(
-    State(api): State<Api>,
+    State(api): State<ApiBridge>,
     KnownCaller(caller): KnownCaller,
     ConnectInfo(peer): ConnectInfo<Peer>,
     Path(typed): Path<String>,
@@ -320,7 +327,7 @@ fn may_end(caller: &Caller, session: &WebSession) -> bool {
     caller.role == Role::Admin || session.name == caller.name
 }
 
-impl Api {
+impl ApiBridge {
     /// First in memory: from here on nobody is let in, also if the store takes its time.
     async fn end_web(&self, session: &WebSession, by: &str, via: &str) -> Result<(), ApiError> {
         self.0.web.remove(session.id);
@@ -329,10 +336,10 @@ impl Api {
         Ok(self.store().end_web_session(session.id.to_string(), entry).await?)
     }
 
-    async fn refuse_sign_in(&self, from: SocketAddr, sent: &Sent) -> ApiError {
+    async fn refuse_sign_in(&self, from: SocketAddr, sent: &SignInCredential) -> ApiError {
         match sent {
-            Sent::Token(_) => self.refuse_token(from).await,
-            Sent::Code(_) => {
+            SignInCredential::Token(_) => self.refuse_token(from).await,
+            SignInCredential::Code(_) => {
                 let refused = self.refuse_token(from).await;
                 if refused.is_too_many() {
                     return refused;

@@ -5,25 +5,26 @@
 
 use std::collections::BTreeMap;
 
-use super::kit::{Plain, Words};
+use super::block_kit::{MrkdwnText, PlainText};
 use intercom_types::{Delivery, Session, Time};
 
+mod agent_text;
 mod clearance;
-mod decided;
 mod details;
+mod display_state;
 mod exit;
 mod forms;
 mod home;
 mod options;
+mod outcome;
 mod question;
 mod stall;
-mod standing;
 mod status;
-mod talk;
 
 #[cfg(test)]
 mod tests;
 
+pub(super) use agent_text::{TurnCounts, help, note, talk, turn};
 pub(super) use clearance::{clearance, command_is_cut, diff_is_cut};
 pub(super) use details::{clearance_details, clearance_details_told};
 pub(super) use exit::exit;
@@ -32,16 +33,15 @@ pub(super) use home::home;
 pub(super) use question::question;
 pub(super) use stall::stall;
 pub(super) use status::status;
-pub(super) use talk::{Did, help, note, talk, turn};
 
 /// More would be noise, and who is called by everything looks at nothing.
 const MOST_CALLED: usize = 10;
 
 /// The operators, and who they are in Slack.
 #[derive(Debug, Clone, Default)]
-pub(super) struct People(BTreeMap<String, String>);
+pub(super) struct OperatorDirectory(BTreeMap<String, String>);
 
-impl People {
+impl OperatorDirectory {
     /// By name, with their Slack user ids.
     pub(super) fn new(users: BTreeMap<String, String>) -> Self {
         Self(users)
@@ -52,18 +52,18 @@ impl People {
         clippy::unused_self,
         reason = "so that who shows a person need not know whether they are in Slack"
     )]
-    pub(super) fn show(&self, name: &str) -> Words {
-        Words::said(name).cut(80)
+    pub(super) fn show(&self, name: &str) -> MrkdwnText {
+        MrkdwnText::untrusted(name).cut(80)
     }
 
     /// Calls them, if they are in Slack.
-    pub(super) fn ping(&self, name: &str) -> Option<Words> {
-        Words::mention(self.0.get(name)?)
+    pub(super) fn ping(&self, name: &str) -> Option<MrkdwnText> {
+        MrkdwnText::mention(self.0.get(name)?)
     }
 
     /// `@ana, bo are asked`.
-    fn asked(&self, names: &[String]) -> Words {
-        let who = self.call(names);
+    fn asked_line(&self, names: &[String]) -> MrkdwnText {
+        let who = self.mention_all(names);
         match names.len() {
             _ if who.is_blank() => who,
             1 => who.and(" is asked"),
@@ -72,23 +72,23 @@ impl People {
     }
 
     /// For what nobody has to answer.
-    fn told(&self, names: &[String]) -> Words {
-        let who = self.call(names);
+    fn notice_line(&self, names: &[String]) -> MrkdwnText {
+        let who = self.mention_all(names);
         if who.is_blank() { who } else { who.and(", please look") }
     }
 
     /// Mentions these people; those who are not in Slack appear by name. Empty if there is nobody to mention.
-    fn call(&self, names: &[String]) -> Words {
-        let mut who: Vec<Words> = names
+    fn mention_all(&self, names: &[String]) -> MrkdwnText {
+        let mut who: Vec<MrkdwnText> = names
             .iter()
             .take(MOST_CALLED)
             .map(|name| self.ping(name).unwrap_or_else(|| self.show(name)))
             .filter(|who| !who.is_blank())
             .collect();
         if names.len() > MOST_CALLED {
-            who.push(Words::number((names.len() - MOST_CALLED) as u64).and(" more"));
+            who.push(MrkdwnText::number((names.len() - MOST_CALLED) as u64).and(" more"));
         }
-        Words::join(who, ", ")
+        MrkdwnText::join(who, ", ")
     }
 }
 
@@ -99,8 +99,8 @@ fn project(session: &Session) -> String {
 }
 
 /// `symbol what · project`, with room for each.
-fn title(what: impl Into<Plain>, session: &Session) -> Plain {
-    what.into().cut(80).and(" · ").and(Plain::said(&project(session)).cut(60))
+fn title(what: impl Into<PlainText>, session: &Session) -> PlainText {
+    what.into().cut(80).and(" · ").and(PlainText::untrusted(&project(session)).cut(60))
 }
 
 fn agent(session: &Session) -> &str {
@@ -108,36 +108,39 @@ fn agent(session: &Session) -> &str {
 }
 
 /// Its name or short id, and its agent.
-fn who(session: &Session) -> Words {
-    Words::said(&session.label()).cut(100).and(" · ").and(Words::said(agent(session)).cut(100))
+fn who(session: &Session) -> MrkdwnText {
+    MrkdwnText::untrusted(&session.label())
+        .cut(100)
+        .and(" · ")
+        .and(MrkdwnText::untrusted(agent(session)).cut(100))
 }
 
 /// `*Name*` with the value below; nothing if there is no value.
-fn field(name: &'static str, value: Words) -> Words {
-    if value.is_blank() { value } else { Words::new(name).bold().and("\n").and(value.cut(300)) }
+fn field(name: &'static str, value: MrkdwnText) -> MrkdwnText {
+    if value.is_blank() { value } else { MrkdwnText::new(name).bold().and("\n").and(value.cut(300)) }
 }
 
 /// ` at <time>`, or nothing.
-fn at(time: Option<Time>) -> Words {
-    time.map(|time| Words::new(" at ").and(Words::date(time))).unwrap_or_default()
+fn at(time: Option<Time>) -> MrkdwnText {
+    time.map(|time| MrkdwnText::new(" at ").and(MrkdwnText::date(time))).unwrap_or_default()
 }
 
 /// Describes the delivery of an answer; empty where there is nothing to say.
-fn delivery(delivery: &Delivery) -> Words {
+fn delivery(delivery: &Delivery) -> MrkdwnText {
     match delivery {
-        Delivery::Delivered => Words::new("delivered"),
+        Delivery::Delivered => MrkdwnText::new("delivered"),
         Delivery::Failed(cause) => {
-            Words::new("not delivered").bold().and(": ").and(Words::said(cause).cut(300))
+            MrkdwnText::new("not delivered").bold().and(": ").and(MrkdwnText::untrusted(cause).cut(300))
         }
-        Delivery::None => Words::default(),
-        Delivery::Pending => Words::new("not delivered yet"),
-        Delivery::Other(state) => Words::said(state).cut(100),
+        Delivery::None => MrkdwnText::default(),
+        Delivery::Pending => MrkdwnText::new("not delivered yet"),
+        Delivery::Other(state) => MrkdwnText::untrusted(state).cut(100),
     }
 }
 
 /// An id as it is typed on the command line, all of it.
-fn id(id: &str) -> Words {
-    Words::said(id).cut(80).code()
+fn id(id: &str) -> MrkdwnText {
+    MrkdwnText::untrusted(id).cut(80).code()
 }
 
 fn is_live(session: &Session) -> bool {

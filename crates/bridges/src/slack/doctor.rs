@@ -4,38 +4,38 @@ use std::collections::BTreeSet;
 
 use serde_json::Value;
 
-use super::web::{Tokens, Trouble, Web};
+use super::web_api::{SlackCallError, SlackTokens, WebApi};
 use intercom_daemon::config::Config;
 use intercom_types::Role;
 
 /// One thing that was looked at.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Finding {
+pub struct SetupFinding {
     pub name: String,
     pub detail: String,
     /// The step that fixes the problem; `None` if all is well.
     pub hint: Option<String>,
 }
 
-fn fine(name: &str, detail: impl Into<String>) -> Finding {
-    Finding { name: name.to_owned(), detail: detail.into(), hint: None }
+fn fine(name: &str, detail: impl Into<String>) -> SetupFinding {
+    SetupFinding { name: name.to_owned(), detail: detail.into(), hint: None }
 }
 
-fn wrong(name: &str, detail: impl Into<String>, hint: impl Into<String>) -> Finding {
-    Finding { hint: Some(hint.into()), ..fine(name, detail) }
+fn wrong(name: &str, detail: impl Into<String>, hint: impl Into<String>) -> SetupFinding {
+    SetupFinding { hint: Some(hint.into()), ..fine(name, detail) }
 }
 
-fn troubled(name: &str, trouble: &Trouble) -> Finding {
+fn troubled(name: &str, trouble: &SlackCallError) -> SetupFinding {
     let hint = match trouble {
-        Trouble::Setup(_) => trouble.advice().unwrap_or("see docs/SLACK.md"),
-        Trouble::Refused(_) | Trouble::Unknown(_) => "see docs/SLACK.md",
+        SlackCallError::Setup(_) => trouble.advice().unwrap_or("see docs/SLACK.md"),
+        SlackCallError::Refused(_) | SlackCallError::Unknown(_) => "see docs/SLACK.md",
         _ => "can this machine reach Slack?",
     };
     wrong(name, trouble.to_string(), hint)
 }
 
 /// Looks at everything, in the order in which it is set up.
-pub async fn check(config: &Config) -> Vec<Finding> {
+pub async fn check(config: &Config) -> Vec<SetupFinding> {
     let Some(channel) = &config.slack.channel else {
         return vec![wrong(
             "channel",
@@ -44,7 +44,7 @@ pub async fn check(config: &Config) -> Vec<Finding> {
         )];
     };
     let mut found = vec![people(config)];
-    let tokens = match Tokens::read(&config.slack) {
+    let tokens = match SlackTokens::read(&config.slack) {
         Ok(tokens) => tokens,
         Err(why) => {
             found.push(wrong(
@@ -56,7 +56,7 @@ pub async fn check(config: &Config) -> Vec<Finding> {
         }
     };
     found.push(fine("tokens", "there is one for the app and one for the bot"));
-    let web = match Web::new(&config.slack, &tokens) {
+    let web = match WebApi::new(&config.slack, &tokens) {
         Ok(web) => web,
         Err(error) => {
             found.push(wrong("tls", error.to_string(), "the system's certificates cannot be used"));
@@ -67,7 +67,7 @@ pub async fn check(config: &Config) -> Vec<Finding> {
         Ok(()) => fine("app token", "a connection can be opened"),
         Err(trouble) => troubled("app token", &trouble),
     });
-    match web.who().await {
+    match web.identify().await {
         Err(trouble) => {
             found.push(troubled("bot token", &trouble));
             return found;
@@ -97,7 +97,7 @@ pub async fn check(config: &Config) -> Vec<Finding> {
 }
 
 /// Nobody can do anything there unless somebody is named.
-fn people(config: &Config) -> Finding {
+fn people(config: &Config) -> SetupFinding {
     let known = config.operators.iter().filter(|operator| operator.slack.is_some());
     let approvers: Vec<&str> = known
         .clone()
@@ -117,7 +117,7 @@ fn people(config: &Config) -> Finding {
     }
 }
 
-async fn look_at(web: &Web, channel: &str) -> Finding {
+async fn look_at(web: &WebApi, channel: &str) -> SetupFinding {
     let name = format!("channel {channel}");
     match web.query("conversations.info", &[("channel", channel.to_owned())]).await {
         Err(trouble) => troubled(&name, &trouble),

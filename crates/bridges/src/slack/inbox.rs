@@ -11,8 +11,8 @@ use tokio::sync::{Notify, Semaphore};
 use tokio::task::JoinSet;
 use tokio_util::sync::CancellationToken;
 
-use super::act::Actor;
-use super::deed::{self, Deed};
+use super::handlers::InteractionHandler;
+use super::interaction::{self, Interaction};
 use intercom_store::Store;
 
 /// Things that are being done at the same time; the others wait for their turn.
@@ -24,28 +24,28 @@ const BREATHER: Duration = Duration::from_secs(1);
 /// The most attempts at an action that fails because of our own store.
 const TRIES: usize = 60;
 
-pub(super) struct Inbox {
+pub(super) struct EnvelopeInbox {
     pub(super) store: Store,
-    pub(super) actor: Actor,
+    pub(super) actor: InteractionHandler,
     /// Rung when something has arrived.
     pub(super) bell: Arc<Notify>,
 }
 
 #[derive(Default)]
-struct Lanes {
+struct InteractionLanes {
     /// Taken from the store and not yet worked off.
     known: HashSet<String>,
     /// A lane is there while somebody works on it.
-    waiting: HashMap<String, VecDeque<(String, Deed)>>,
+    waiting: HashMap<String, VecDeque<(String, Interaction)>>,
 }
 
-impl Inbox {
+impl EnvelopeInbox {
     pub(super) async fn run(self, closing: CancellationToken) {
         closing.run_until_cancelled(self.work()).await;
     }
 
     async fn work(&self) {
-        let mut lanes = Lanes::default();
+        let mut lanes = InteractionLanes::default();
         let mut tasks: JoinSet<(String, String)> = JoinSet::new();
         let turns = Arc::new(Semaphore::new(AT_ONCE));
         loop {
@@ -61,7 +61,7 @@ impl Inbox {
                 if lanes.known.contains(&key) {
                     continue;
                 }
-                let deed = deed::read(&frame);
+                let deed = interaction::parse_interaction(&frame);
                 let lane = deed.lane();
                 if let Some(queue) = lanes.waiting.get_mut(&lane) {
                     queue.push_back((key.clone(), deed));
@@ -95,13 +95,13 @@ impl Inbox {
         turns: &Arc<Semaphore>,
         lane: String,
         key: String,
-        deed: Deed,
+        deed: Interaction,
     ) {
         let (store, actor, turns) = (self.store.clone(), self.actor.clone(), Arc::clone(turns));
         tasks.spawn(async move {
             for attempt in 1..=TRIES {
                 // The same key as before: what was done already is not done again.
-                let acting = AssertUnwindSafe(actor.act(&key, &deed, attempt == TRIES)).catch_unwind();
+                let acting = AssertUnwindSafe(actor.handle(&key, &deed, attempt == TRIES)).catch_unwind();
                 // Held only while something is done: talk in threads that may or may not be ours waits for a long time, and
                 // must not take the place of decisions.
                 let turn = turns.acquire().await.expect("it is never closed");
@@ -119,7 +119,7 @@ impl Inbox {
                 tokio::time::sleep(BREATHER).await;
             }
             intercom_failpoint::visit("slack.acted");
-            while let Err(error) = store.slack_worked_off(key.clone()).await {
+            while let Err(error) = store.slack_mark_processed(key.clone()).await {
                 tracing::warn!(%error, "what was done for Slack cannot be written down yet");
                 tokio::time::sleep(BREATHER).await;
             }

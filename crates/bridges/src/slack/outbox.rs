@@ -16,9 +16,9 @@ use std::collections::{HashMap, HashSet};
 use std::time::{Duration, Instant};
 
 /// Slack wants one message per second in a channel, and lets bursts pass.
-const POSTS: Rate = Rate { burst: 20.0, per_second: 1.0 };
+const POSTS: RefillRate = RefillRate { burst: 20.0, per_second: 1.0 };
 /// "50 and more per minute".
-const EDITS: Rate = Rate { burst: 30.0, per_second: 0.8 };
+const EDITS: RefillRate = RefillRate { burst: 30.0, per_second: 0.8 };
 /// Tokens that status cards leave to cards that wait for somebody.
 const RESERVE: f64 = 8.0;
 /// Tokens of a channel that posts which failed again and again leave to the others.
@@ -48,14 +48,14 @@ const SAME_TIME: Duration = Duration::from_secs(5);
 /// At most so many calls at the same time.
 const AT_ONCE: usize = 64;
 
-struct Rate {
+struct RefillRate {
     burst: f64,
     per_second: f64,
 }
 
 /// A message that Slack does not have as it should be.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
-pub(super) struct Row {
+pub(super) struct OutboxRow {
     pub(super) place: i64,
     pub(super) key: String,
     pub(super) channel: String,
@@ -63,14 +63,14 @@ pub(super) struct Row {
     pub(super) lane: String,
     /// The thread that it belongs to is there, or it needs none.
     pub(super) rooted: bool,
-    pub(super) sort: Sort,
+    pub(super) sort: SendKind,
     /// It waits for somebody.
     pub(super) open: bool,
 }
 
 /// The kind of call that a row needs.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
-pub(super) enum Sort {
+pub(super) enum SendKind {
     #[default]
     Post,
     Edit,
@@ -79,13 +79,13 @@ pub(super) enum Sort {
     Status,
 }
 
-impl Row {
+impl OutboxRow {
     fn is_post(&self) -> bool {
-        self.sort == Sort::Post
+        self.sort == SendKind::Post
     }
 
     fn is_status(&self) -> bool {
-        self.sort == Sort::Status
+        self.sort == SendKind::Status
     }
 
     /// A clearance or a question that somebody has to see.
@@ -96,7 +96,7 @@ impl Row {
 
 /// The outcome of one attempt.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) enum Fate {
+pub(super) enum AttemptOutcome {
     Done,
     /// A plain line is there in its place; the message itself is still to come.
     StoodIn,
@@ -109,19 +109,19 @@ pub(super) enum Fate {
 }
 
 #[derive(Debug)]
-struct Bucket {
+struct TokenBucket {
     tokens: f64,
     at: Instant,
     closed_until: Option<Instant>,
 }
 
-impl Bucket {
-    fn full(rate: &Rate, now: Instant) -> Self {
+impl TokenBucket {
+    fn full(rate: &RefillRate, now: Instant) -> Self {
         Self { tokens: rate.burst, at: now, closed_until: None }
     }
 
     /// Takes a token, or says when there is one beyond those that are kept back.
-    fn take(&mut self, rate: &Rate, keep: f64, now: Instant) -> Result<(), Instant> {
+    fn take(&mut self, rate: &RefillRate, keep: f64, now: Instant) -> Result<(), Instant> {
         if let Some(until) = self.closed_until.filter(|until| *until > now) {
             return Err(until);
         }
@@ -142,8 +142,8 @@ impl Bucket {
 
 /// A row on its way.
 #[derive(Debug)]
-struct Flight {
-    row: Row,
+struct InFlightRow {
+    row: OutboxRow,
     since: Instant,
     /// It failed before, and is tried to see whether an outage is over.
     is_probe: bool,
@@ -151,7 +151,7 @@ struct Flight {
 
 /// A row that failed.
 #[derive(Debug)]
-struct Setback {
+struct RowBackoff {
     channel: String,
     /// When its thread began to wait for it; `None` if it keeps its place until somebody has mended something.
     since: Option<Instant>,
@@ -166,7 +166,7 @@ struct Setback {
 
 /// A channel in which nothing succeeds.
 #[derive(Debug)]
-struct Outage {
+struct ChannelOutage {
     since: Instant,
     pause: Duration,
     /// When a row that failed may be tried, and when one that did not.
@@ -175,49 +175,49 @@ struct Outage {
 }
 
 #[derive(Debug, Default)]
-struct Channel {
-    posts: Option<Bucket>,
+struct ChannelState {
+    posts: Option<TokenBucket>,
     /// Rows that failed since something succeeded. At most [`OUTAGE`] are counted.
     failed: HashSet<i64>,
-    outage: Option<Outage>,
+    outage: Option<ChannelOutage>,
 }
 
 #[derive(Debug, Default)]
-pub(super) struct Outbox {
-    flying: HashMap<i64, Flight>,
-    setbacks: HashMap<i64, Setback>,
+pub(super) struct SlackOutbox {
+    flying: HashMap<i64, InFlightRow>,
+    setbacks: HashMap<i64, RowBackoff>,
     status_at: HashMap<i64, Instant>,
-    channels: HashMap<String, Channel>,
-    edits: Option<Bucket>,
+    channels: HashMap<String, ChannelState>,
+    edits: Option<TokenBucket>,
 }
 
 /// A row to be sent.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub(super) struct Attempt {
-    pub(super) row: Row,
+pub(super) struct SendAttempt {
+    pub(super) row: OutboxRow,
     /// True to send a plain line, because the message itself has failed again and again.
     pub(super) stand_in: bool,
 }
 
 /// The attempts to send now, and the time of the next look if nothing happens before.
 #[derive(Debug, Default, PartialEq, Eq)]
-pub(super) struct Plan {
-    pub(super) send: Vec<Attempt>,
+pub(super) struct SendPlan {
+    pub(super) send: Vec<SendAttempt>,
     pub(super) look_again: Option<Instant>,
 }
 
-impl Plan {
+impl SendPlan {
     fn later(&mut self, at: Instant) {
         self.look_again = Some(self.look_again.map_or(at, |earlier| earlier.min(at)));
     }
 }
 
-impl Outbox {
+impl SlackOutbox {
     /// Takes what it plans as being on its way.
-    pub(super) fn plan(&mut self, rows: &[Row], now: Instant) -> Plan {
-        let mut plan = Plan::default();
+    pub(super) fn plan(&mut self, rows: &[OutboxRow], now: Instant) -> SendPlan {
+        let mut plan = SendPlan::default();
         let heads = self.heads(rows, now, &mut plan);
-        let mut order: Vec<&Row> = rows.iter().collect();
+        let mut order: Vec<&OutboxRow> = rows.iter().collect();
         order.sort_by_key(|row| self.rank(row));
         for row in order {
             if self.flying.len() >= AT_ONCE {
@@ -229,10 +229,10 @@ impl Outbox {
             }
             match self.admit(row, now) {
                 Ok(is_probe) => {
-                    self.flying.insert(row.place, Flight { row: row.clone(), since: now, is_probe });
+                    self.flying.insert(row.place, InFlightRow { row: row.clone(), since: now, is_probe });
                     let failures = self.setbacks.get(&row.place).map_or(0, |setback| setback.failures);
                     let stand_in = row.is_post() && failures >= STAND_IN_AFTER;
-                    plan.send.push(Attempt { row: row.clone(), stand_in });
+                    plan.send.push(SendAttempt { row: row.clone(), stand_in });
                 }
                 Err(Some(at)) => plan.later(at),
                 Err(None) => {}
@@ -242,18 +242,19 @@ impl Outbox {
     }
 
     /// The posts whose turn it is: the first of each thread, and those that were passed.
-    fn heads(&self, rows: &[Row], now: Instant, plan: &mut Plan) -> HashSet<i64> {
-        let failures = |row: &Row| self.setbacks.get(&row.place).map_or(0, |setback| setback.failures);
+    fn heads(&self, rows: &[OutboxRow], now: Instant, plan: &mut SendPlan) -> HashSet<i64> {
+        let failures = |row: &OutboxRow| self.setbacks.get(&row.place).map_or(0, |setback| setback.failures);
         let dead_roots: HashSet<&str> = rows
             .iter()
             .filter(|row| row.is_post() && row.key == row.lane && failures(row) >= ROOTLESS_AFTER)
             .map(|row| row.lane.as_str())
             .collect();
-        let can_go = |row: &&Row| {
+        let can_go = |row: &&OutboxRow| {
             row.is_post() && (row.rooted || (row.is_pending_card() && dead_roots.contains(row.lane.as_str())))
         };
-        let is_passed = |row: &&Row| self.keeps_place_until(row.place).is_some_and(|until| until <= now);
-        let posts: Vec<&Row> = rows.iter().filter(can_go).collect();
+        let is_passed =
+            |row: &&OutboxRow| self.keeps_place_until(row.place).is_some_and(|until| until <= now);
+        let posts: Vec<&OutboxRow> = rows.iter().filter(can_go).collect();
         let mut heads: HashSet<i64> = posts.iter().copied().filter(is_passed).map(|row| row.place).collect();
         // A thread waits once: where one was passed already, the next one that fails is passed at once.
         let waited: HashSet<&str> =
@@ -264,11 +265,11 @@ impl Outbox {
                 .filter(|row| waited.contains(row.lane.as_str()) && failures(row) > 0)
                 .map(|row| row.place),
         );
-        let mut first = HashMap::<&str, &Row>::new();
+        let mut first = HashMap::<&str, &OutboxRow>::new();
         for row in posts.iter().copied().filter(|row| !heads.contains(&row.place)) {
             let head = first.entry(&row.lane).or_insert(row);
             // A post on its way is not overtaken, also if an older one has appeared since.
-            let rank = |row: &Row| (!self.flying.contains_key(&row.place), row.place);
+            let rank = |row: &OutboxRow| (!self.flying.contains_key(&row.place), row.place);
             if rank(row) < rank(head) {
                 *head = row;
             }
@@ -297,7 +298,7 @@ impl Outbox {
     /// The order in which rows are looked at. What waits for somebody goes first; among equals, what has not failed. Status
     /// cards take turns: there may be more to show than Slack takes, and none may be left out for ever. During an outage
     /// failed rows take turns as well: the first of them may be the one that Slack cannot take.
-    fn rank(&self, row: &Row) -> (u8, Option<Instant>, Option<Instant>, i64) {
+    fn rank(&self, row: &OutboxRow) -> (u8, Option<Instant>, Option<Instant>, i64) {
         let tried_again = self.setbacks.get(&row.place).map(|setback| setback.until);
         let outage = self.channels.get(&row.channel).is_some_and(|channel| channel.outage.is_some());
         let sort = match row {
@@ -310,7 +311,7 @@ impl Outbox {
     }
 
     /// Says whether it is a probe, or when it may go; `None` is when another one has landed.
-    fn admit(&mut self, row: &Row, now: Instant) -> Result<bool, Option<Instant>> {
+    fn admit(&mut self, row: &OutboxRow, now: Instant) -> Result<bool, Option<Instant>> {
         let until = self.setbacks.get(&row.place).map(|setback| setback.until);
         let failures = self.setbacks.get(&row.place).map_or(0, |setback| setback.failures);
         let failed = until.is_some();
@@ -327,7 +328,7 @@ impl Outbox {
         if row.is_post() {
             let often = failures >= if row.open { ROOTLESS_AFTER } else { 2 };
             let keep = if often { RETRY_RESERVE } else { 0.0 };
-            channel.posts.get_or_insert_with(|| Bucket::full(&POSTS, now)).take(&POSTS, keep, now)?;
+            channel.posts.get_or_insert_with(|| TokenBucket::full(&POSTS, now)).take(&POSTS, keep, now)?;
         } else {
             let status = row.is_status();
             let shown_at = self.status_at.get(&row.place).map(|at| *at + STATUS_EVERY);
@@ -335,7 +336,7 @@ impl Outbox {
                 return Err(Some(at));
             }
             let keep = if status { RESERVE } else { 0.0 };
-            self.edits.get_or_insert_with(|| Bucket::full(&EDITS, now)).take(&EDITS, keep, now)?;
+            self.edits.get_or_insert_with(|| TokenBucket::full(&EDITS, now)).take(&EDITS, keep, now)?;
             if status {
                 self.status_at.insert(row.place, now);
             }
@@ -348,36 +349,42 @@ impl Outbox {
     }
 
     /// An attempt is over. `jitter` is between 0 and 1.
-    pub(super) fn landed(&mut self, row: &Row, fate: Fate, now: Instant, jitter: f64) {
+    pub(super) fn finish_attempt(
+        &mut self,
+        row: &OutboxRow,
+        fate: AttemptOutcome,
+        now: Instant,
+        jitter: f64,
+    ) {
         let flight = self.flying.remove(&row.place);
         let since = flight.as_ref().map_or(now, |flight| flight.since);
         let is_probe = flight.is_some_and(|flight| flight.is_probe);
         match fate {
-            Fate::Done => {
+            AttemptOutcome::Done => {
                 self.setbacks.remove(&row.place);
                 self.succeeded(&row.channel, now);
             }
-            Fate::StoodIn => {
+            AttemptOutcome::StoodIn => {
                 // What it stands for is an edit from now on, and may well succeed as such.
                 self.setbacks.remove(&row.place);
                 self.succeeded(&row.channel, now);
                 self.set_back(row, since, now, jitter, false);
             }
-            Fate::Slow(wait) => {
+            AttemptOutcome::Slow(wait) => {
                 let until = Some(now + wait);
                 if row.is_post() {
                     let channel = self.channels.entry(row.channel.clone()).or_default();
-                    channel.posts.get_or_insert_with(|| Bucket::full(&POSTS, now)).closed_until = until;
+                    channel.posts.get_or_insert_with(|| TokenBucket::full(&POSTS, now)).closed_until = until;
                 } else {
-                    self.edits.get_or_insert_with(|| Bucket::full(&EDITS, now)).closed_until = until;
+                    self.edits.get_or_insert_with(|| TokenBucket::full(&EDITS, now)).closed_until = until;
                 }
             }
-            Fate::Failed => {
+            AttemptOutcome::Failed => {
                 let out = self.failed(row, is_probe, now, jitter);
                 self.set_back(row, since, now, jitter, out);
             }
-            Fate::Setup => {
-                let setback = Setback {
+            AttemptOutcome::Setup => {
+                let setback = RowBackoff {
                     channel: row.channel.clone(),
                     since: None,
                     until: now + SETUP_WAIT,
@@ -411,7 +418,7 @@ impl Outbox {
     }
 
     /// Counts a failure of the channel; says whether it was a probe, which an outage explains.
-    fn failed(&mut self, row: &Row, is_probe: bool, now: Instant, jitter: f64) -> bool {
+    fn failed(&mut self, row: &OutboxRow, is_probe: bool, now: Instant, jitter: f64) -> bool {
         let own_fault = self.setbacks.get(&row.place).is_some_and(|setback| setback.own_fault);
         let channel = self.channels.entry(row.channel.clone()).or_default();
         let paused = |pause: Duration| now + pause.mul_f64(0.5 + 0.5 * jitter);
@@ -428,20 +435,20 @@ impl Outbox {
         channel.failed.insert(row.place);
         if channel.failed.len() >= OUTAGE {
             let probe_at = paused(FIRST_WAIT);
-            channel.outage = Some(Outage { since: now, pause: FIRST_WAIT, probe_at, fresh_at: now });
+            channel.outage = Some(ChannelOutage { since: now, pause: FIRST_WAIT, probe_at, fresh_at: now });
         }
         false
     }
 
     /// The row waits: twice as long as before, unless it was tried only to see whether an outage is over.
-    fn set_back(&mut self, row: &Row, since: Instant, now: Instant, jitter: f64, out: bool) {
+    fn set_back(&mut self, row: &OutboxRow, since: Instant, now: Instant, jitter: f64, out: bool) {
         let before = self.setbacks.get(&row.place);
         let wait = match before {
             None => FIRST_WAIT,
             Some(before) if out => before.wait,
             Some(before) => (before.wait * 2).min(LONGEST_WAIT),
         };
-        let setback = Setback {
+        let setback = RowBackoff {
             channel: row.channel.clone(),
             since: before.and_then(|before| before.since).or(Some(since)),
             until: now + wait.mul_f64(0.5 + 0.5 * jitter),
@@ -454,7 +461,7 @@ impl Outbox {
     }
 
     /// Slack was heard of: no need to wait any longer.
-    pub(super) fn awake(&mut self) {
+    pub(super) fn reset_backoff(&mut self) {
         self.setbacks.clear();
         for channel in self.channels.values_mut() {
             channel.failed.clear();
@@ -463,7 +470,7 @@ impl Outbox {
     }
 
     /// Forgets rows that are no longer unsent.
-    pub(super) fn forget(&mut self, rows: &[Row]) {
+    pub(super) fn forget(&mut self, rows: &[OutboxRow]) {
         let known: HashSet<i64> = rows.iter().map(|row| row.place).collect();
         self.setbacks.retain(|place, _| known.contains(place));
         self.status_at.retain(|_, at| at.elapsed() < TURNS);

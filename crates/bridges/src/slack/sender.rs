@@ -14,10 +14,10 @@ use tokio::task::JoinSet;
 use tokio_util::sync::CancellationToken;
 
 use super::access::SlackAccess;
-use super::link::{Link, Unsent};
-use super::outbox::{Attempt, Fate, Outbox, Row, Sort};
-use super::web::{Trouble, Upload, Web};
-use intercom_store::{SLACK_SKEW_MILLIS, SlackMessage, SlackSent, Store, StoreError};
+use super::connection_health::{ConnectionHealth, UnsentMessages};
+use super::outbox::{AttemptOutcome, OutboxRow, SendAttempt, SendKind, SlackOutbox};
+use super::web_api::{FileUpload, SlackCallError, WebApi};
+use intercom_store::{SLACK_SKEW_MILLIS, SlackMessage, SlackSendOutcome, Store, StoreError};
 use intercom_types::Time;
 use intercom_types::text::{clean, visible};
 
@@ -28,7 +28,7 @@ const BREATHER: Duration = Duration::from_secs(1);
 /// A wanted change in Slack. In the store as JSON.
 #[derive(Debug, Clone, PartialEq, serde::Serialize, serde::Deserialize)]
 #[serde(rename_all = "snake_case")]
-pub(super) enum Wanted {
+pub(super) enum DesiredContent {
     Message(Value),
     /// The whole of what a clearance is about, as a file.
     Diff {
@@ -42,42 +42,42 @@ pub(super) enum Wanted {
     },
 }
 
-impl Wanted {
+impl DesiredContent {
     pub(super) fn text(&self) -> String {
         serde_json::to_string(self).expect("it has string keys only")
     }
 }
 
-pub(super) struct Sender {
+pub(super) struct MessageSender {
     pub(super) store: Store,
-    pub(super) web: Arc<Web>,
-    pub(super) link: Link,
+    pub(super) web: Arc<WebApi>,
+    pub(super) link: ConnectionHealth,
     pub(super) access: SlackAccess,
     /// Rung when something is wanted.
     pub(super) bell: Arc<Notify>,
 }
 
 /// The outcome of an attempt, for the store.
-enum Ended {
+enum SendOutcome {
     Sent(Option<String>),
     /// A plain line is there in its place.
     StoodIn(Option<String>),
-    Trouble(Trouble),
+    Trouble(SlackCallError),
     /// The message may or may not be there, and it was already in doubt.
-    InDoubt(Trouble),
+    InDoubt(SlackCallError),
     /// Our own store failed: nothing was sent.
     Store(StoreError),
 }
 
-impl Sender {
+impl MessageSender {
     pub(super) async fn run(self, closing: CancellationToken) {
         let this = Arc::new(self);
         closing.run_until_cancelled(this.send_all()).await;
     }
 
     async fn send_all(self: &Arc<Self>) {
-        let mut outbox = Outbox::default();
-        let mut tasks: JoinSet<(Row, Fate)> = JoinSet::new();
+        let mut outbox = SlackOutbox::default();
+        let mut tasks: JoinSet<(OutboxRow, AttemptOutcome)> = JoinSet::new();
         let mut connected = self.link.connections();
         loop {
             let rows = match self.store.slack_unsent().await {
@@ -88,10 +88,10 @@ impl Sender {
                     continue;
                 }
             };
-            let rows: Vec<Row> = rows.into_iter().map(Row::from).collect();
+            let rows: Vec<OutboxRow> = rows.into_iter().map(OutboxRow::from).collect();
             let count = self.store.slack_backlog().await.unwrap_or_default();
             let seen = rows.iter().map(|row| (row.key.as_str(), row.is_pending_card())).collect();
-            self.link.unsent(&Unsent { count, rows: seen });
+            self.link.update_backlog(&UnsentMessages { count, rows: seen });
             outbox.forget(&rows);
             let plan = outbox.plan(&rows, Instant::now());
             for attempt in plan.send {
@@ -99,7 +99,7 @@ impl Sender {
                 tasks.spawn(async move {
                     // A bug in one message must not keep its thread for ever.
                     let fate = AssertUnwindSafe(this.attempt(&attempt)).catch_unwind().await;
-                    (attempt.row, fate.unwrap_or(Fate::Failed))
+                    (attempt.row, fate.unwrap_or(AttemptOutcome::Failed))
                 });
             }
             let look_again = async {
@@ -112,24 +112,24 @@ impl Sender {
                 () = self.bell.notified() => {}
                 Some(landed) = tasks.join_next() => {
                     if let Ok((row, fate)) = landed {
-                        outbox.landed(&row, fate, Instant::now(), jitter());
+                        outbox.finish_attempt(&row, fate, Instant::now(), jitter());
                     }
                     while let Some(Ok((row, fate))) = tasks.try_join_next() {
-                        outbox.landed(&row, fate, Instant::now(), jitter());
+                        outbox.finish_attempt(&row, fate, Instant::now(), jitter());
                     }
                 }
                 // It may be back: no need to wait for the next attempt.
-                Ok(()) = connected.changed() => if *connected.borrow_and_update() > 0 { outbox.awake() },
+                Ok(()) = connected.changed() => if *connected.borrow_and_update() > 0 { outbox.reset_backoff() },
                 () = look_again => {}
             }
         }
     }
 
-    async fn attempt(&self, attempt: &Attempt) -> Fate {
-        let Attempt { row: Row { key, rooted, .. }, stand_in } = attempt;
+    async fn attempt(&self, attempt: &SendAttempt) -> AttemptOutcome {
+        let SendAttempt { row: OutboxRow { key, rooted, .. }, stand_in } = attempt;
         let message = match self.store.slack_message(key.to_owned()).await {
             Ok(Some(message)) => message,
-            Ok(None) => return Fate::Done, // retention was faster
+            Ok(None) => return AttemptOutcome::Done, // retention was faster
             Err(error) => return not_stored(&error),
         };
         let version = message.version;
@@ -139,33 +139,33 @@ impl Sender {
             self.send(&message, *rooted).await
         };
         let ended = match sent {
-            Ended::Trouble(Trouble::Refused(why)) => self.refused(&message, &why).await,
+            SendOutcome::Trouble(SlackCallError::Refused(why)) => self.refused(&message, &why).await,
             ended => ended,
         };
         let (fate, sent) = match ended {
-            Ended::Sent(ts) => {
+            SendOutcome::Sent(ts) => {
                 self.link.sent(key);
-                (Fate::Done, SlackSent::Done { version, ts })
+                (AttemptOutcome::Done, SlackSendOutcome::Done { version, ts })
             }
-            Ended::StoodIn(ts) => (Fate::StoodIn, SlackSent::Done { version: 0, ts }),
-            Ended::Store(error) => return not_stored(&error),
-            Ended::InDoubt(trouble) => {
+            SendOutcome::StoodIn(ts) => (AttemptOutcome::StoodIn, SlackSendOutcome::Done { version: 0, ts }),
+            SendOutcome::Store(error) => return not_stored(&error),
+            SendOutcome::InDoubt(trouble) => {
                 tracing::warn!(key, %trouble, "a message cannot be looked for yet");
-                self.link.trouble(key, &trouble);
+                self.link.record_failure(key, &trouble);
                 return match trouble {
-                    Trouble::Slow(wait) => Fate::Slow(wait),
-                    _ => Fate::Failed,
+                    SlackCallError::Slow(wait) => AttemptOutcome::Slow(wait),
+                    _ => AttemptOutcome::Failed,
                 };
             }
-            Ended::Trouble(trouble) => {
+            SendOutcome::Trouble(trouble) => {
                 tracing::warn!(key, %trouble, "Slack did not take a message; it is sent again");
-                self.link.trouble(key, &trouble);
+                self.link.record_failure(key, &trouble);
                 match trouble {
-                    Trouble::Unsure(_) => return Fate::Failed,
-                    Trouble::Slow(wait) => (Fate::Slow(wait), SlackSent::Untried),
-                    Trouble::Setup(_) => (Fate::Setup, SlackSent::Untried),
-                    Trouble::Later(_) | Trouble::Unknown(_) | Trouble::Refused(_) => {
-                        (Fate::Failed, SlackSent::Untried)
+                    SlackCallError::Unsure(_) => return AttemptOutcome::Failed,
+                    SlackCallError::Slow(wait) => (AttemptOutcome::Slow(wait), SlackSendOutcome::NotPosted),
+                    SlackCallError::Setup(_) => (AttemptOutcome::Setup, SlackSendOutcome::NotPosted),
+                    SlackCallError::Later(_) | SlackCallError::Unknown(_) | SlackCallError::Refused(_) => {
+                        (AttemptOutcome::Failed, SlackSendOutcome::NotPosted)
                     }
                 }
             }
@@ -178,20 +178,20 @@ impl Sender {
     }
 
     /// The name of the thread that a message belongs to. Without `rooted` it may go beside a thread that has no root.
-    async fn root_of(&self, message: &SlackMessage, rooted: bool) -> Result<Option<String>, Ended> {
+    async fn root_of(&self, message: &SlackMessage, rooted: bool) -> Result<Option<String>, SendOutcome> {
         let Some(key) = &message.thread else { return Ok(None) };
         match self.store.slack_message(key.clone()).await {
             Ok(Some(SlackMessage { ts: Some(ts), .. })) => Ok(Some(ts)),
             Ok(_) if !rooted => Ok(None),
-            Ok(_) => Err(Ended::Trouble(Trouble::Later("its thread is not there".to_owned()))),
-            Err(error) => Err(Ended::Store(error)),
+            Ok(_) => Err(SendOutcome::Trouble(SlackCallError::Later("its thread is not there".to_owned()))),
+            Err(error) => Err(SendOutcome::Store(error)),
         }
     }
 
-    async fn send(&self, message: &SlackMessage, rooted: bool) -> Ended {
-        let Ok(wanted) = serde_json::from_str::<Wanted>(&message.wanted) else {
+    async fn send(&self, message: &SlackMessage, rooted: bool) -> SendOutcome {
+        let Ok(wanted) = serde_json::from_str::<DesiredContent>(&message.wanted) else {
             tracing::error!(key = message.key, "it cannot be read and is not sent");
-            return Ended::Sent(None);
+            return SendOutcome::Sent(None);
         };
         let root = match self.root_of(message, rooted).await {
             Ok(root) => root,
@@ -199,19 +199,19 @@ impl Sender {
         };
         let root = root.as_deref();
         match (wanted, &message.ts) {
-            (Wanted::Message(body), Some(ts)) => self.edit(message, body, ts).await,
-            (Wanted::Message(body), None) => self.post(message, body, root).await,
-            (Wanted::Diff { clearance }, _) => self.attach(message, &clearance, root).await,
-            (Wanted::Reaction { of, name, instead_of }, _) => {
+            (DesiredContent::Message(body), Some(ts)) => self.edit(message, body, ts).await,
+            (DesiredContent::Message(body), None) => self.post(message, body, root).await,
+            (DesiredContent::Diff { clearance }, _) => self.attach(message, &clearance, root).await,
+            (DesiredContent::Reaction { of, name, instead_of }, _) => {
                 self.react(message, &of, &name, instead_of).await
             }
         }
     }
 
     /// A message that Slack did not take several times: its one-line text is posted, and the message follows as an edit.
-    async fn stand_in(&self, message: &SlackMessage, rooted: bool) -> Ended {
+    async fn stand_in(&self, message: &SlackMessage, rooted: bool) -> SendOutcome {
         let body = match serde_json::from_str(&message.wanted) {
-            Ok(Wanted::Message(body)) if body.get("blocks").is_some() => body,
+            Ok(DesiredContent::Message(body)) if body.get("blocks").is_some() => body,
             _ => return self.send(message, rooted).await,
         };
         let root = match self.root_of(message, rooted).await {
@@ -225,46 +225,50 @@ impl Sender {
         });
         let plain = json!({ "text": body["text"], "blocks": [line] });
         match self.post(message, plain, root.as_deref()).await {
-            Ended::Sent(ts) => Ended::StoodIn(ts),
+            SendOutcome::Sent(ts) => SendOutcome::StoodIn(ts),
             ended => ended,
         }
     }
 
-    async fn edit(&self, message: &SlackMessage, mut body: Value, ts: &str) -> Ended {
+    async fn edit(&self, message: &SlackMessage, mut body: Value, ts: &str) -> SendOutcome {
         body["channel"] = json!(message.channel);
         body["ts"] = json!(ts);
         body["parse"] = json!("none");
         match self.web.call("chat.update", &body).await {
-            Ok(_) => Ended::Sent(None),
+            Ok(_) => SendOutcome::Sent(None),
             // An edit can be made twice.
-            Err(Trouble::Unsure(why)) => Ended::Trouble(Trouble::Later(why)),
-            Err(trouble) => Ended::Trouble(trouble),
+            Err(SlackCallError::Unsure(why)) => SendOutcome::Trouble(SlackCallError::Later(why)),
+            Err(trouble) => SendOutcome::Trouble(trouble),
         }
     }
 
-    async fn post(&self, message: &SlackMessage, mut body: Value, root: Option<&str>) -> Ended {
+    async fn post(&self, message: &SlackMessage, mut body: Value, root: Option<&str>) -> SendOutcome {
         if let Some(tried) = message.tried {
             match self.find(message, tried, root).await {
                 // As it was when it was tried; what has changed since is an edit.
                 Ok(Some(ts)) => {
-                    let found = SlackSent::Done { version: 0, ts: Some(ts.clone()) };
+                    let found = SlackSendOutcome::Done { version: 0, ts: Some(ts.clone()) };
                     if let Err(error) = self.store.slack_sent(message.key.clone(), found).await {
-                        return Ended::Store(error);
+                        return SendOutcome::Store(error);
                     }
                     return self.edit(message, body, &ts).await;
                 }
                 Ok(None) => {}
                 // If we may not look, it is posted again: twice is better than never.
-                Err(trouble @ (Trouble::Setup(_) | Trouble::Refused(_) | Trouble::Unknown(_))) => {
+                Err(
+                    trouble @ (SlackCallError::Setup(_)
+                    | SlackCallError::Refused(_)
+                    | SlackCallError::Unknown(_)),
+                ) => {
                     tracing::warn!(key = message.key, %trouble, "it may be there twice: it could not be looked for");
                 }
-                Err(trouble) => return Ended::InDoubt(trouble),
+                Err(trouble) => return SendOutcome::InDoubt(trouble),
             }
         }
-        match self.store.slack_sent(message.key.clone(), SlackSent::Trying(Time::now())).await {
+        match self.store.slack_sent(message.key.clone(), SlackSendOutcome::Posting(Time::now())).await {
             Ok(true) => {}
-            Ok(false) => return Ended::Sent(None), // nobody needs it any more
-            Err(error) => return Ended::Store(error),
+            Ok(false) => return SendOutcome::Sent(None), // nobody needs it any more
+            Err(error) => return SendOutcome::Store(error),
         }
         intercom_failpoint::visit("slack.posting");
         body["channel"] = json!(message.channel);
@@ -278,9 +282,9 @@ impl Sender {
         match self.web.call("chat.postMessage", &body).await {
             Ok(answer) => {
                 intercom_failpoint::visit("slack.posted");
-                Ended::Sent(answer["ts"].as_str().map(str::to_owned))
+                SendOutcome::Sent(answer["ts"].as_str().map(str::to_owned))
             }
-            Err(trouble) => Ended::Trouble(trouble),
+            Err(trouble) => SendOutcome::Trouble(trouble),
         }
     }
 
@@ -290,7 +294,7 @@ impl Sender {
         message: &SlackMessage,
         tried: Time,
         root: Option<&str>,
-    ) -> Result<Option<String>, Trouble> {
+    ) -> Result<Option<String>, SlackCallError> {
         let oldest = tried.minus_millis(SLACK_SKEW_MILLIS).millis() / 1000;
         let mut params = vec![
             ("channel", message.channel.clone()),
@@ -322,18 +326,18 @@ impl Sender {
         Ok(None)
     }
 
-    async fn attach(&self, message: &SlackMessage, clearance: &str, root: Option<&str>) -> Ended {
+    async fn attach(&self, message: &SlackMessage, clearance: &str, root: Option<&str>) -> SendOutcome {
         let found = match self.access.clearance(clearance).await {
             Ok(found) => found,
-            Err(error) => return Ended::Store(error.into()),
+            Err(error) => return SendOutcome::Store(error.into()),
         };
         let (Some(found), Some(thread)) = (found, root) else {
-            return Ended::Sent(None); // it has gone with its session
+            return SendOutcome::Sent(None); // it has gone with its session
         };
         let parts = [found.command, found.diff].into_iter().flatten().filter(|part| !part.is_empty());
         let content = visible(&parts.collect::<Vec<_>>().join("\n\n"));
         let (name, title) = (format!("{clearance}.diff"), clean(&found.title));
-        let upload = Upload {
+        let upload = FileUpload {
             name: &name,
             title: &title,
             content: &content,
@@ -341,28 +345,36 @@ impl Sender {
             thread: Some(thread),
         };
         match self.web.upload(&upload).await {
-            Ok(()) => Ended::Sent(None),
-            Err(trouble) => Ended::Trouble(trouble),
+            Ok(()) => SendOutcome::Sent(None),
+            Err(trouble) => SendOutcome::Trouble(trouble),
         }
     }
 
-    async fn react(&self, message: &SlackMessage, of: &str, name: &str, instead_of: Option<String>) -> Ended {
+    async fn react(
+        &self,
+        message: &SlackMessage,
+        of: &str,
+        name: &str,
+        instead_of: Option<String>,
+    ) -> SendOutcome {
         let body = |name: &str| json!({ "channel": message.channel, "timestamp": of, "name": name });
         if let Some(other) = instead_of {
             match self.web.call("reactions.remove", &body(&other)).await {
-                Ok(_) | Err(Trouble::Refused(_)) => {} // it is not there
-                Err(trouble) => return Ended::Trouble(trouble),
+                Ok(_) | Err(SlackCallError::Refused(_)) => {} // it is not there
+                Err(trouble) => return SendOutcome::Trouble(trouble),
             }
         }
         match self.web.call("reactions.add", &body(name)).await {
-            Ok(_) => Ended::Sent(None),
-            Err(Trouble::Refused(why)) if why.starts_with("already_reacted") => Ended::Sent(None),
-            Err(trouble) => Ended::Trouble(trouble),
+            Ok(_) => SendOutcome::Sent(None),
+            Err(SlackCallError::Refused(why)) if why.starts_with("already_reacted") => {
+                SendOutcome::Sent(None)
+            }
+            Err(trouble) => SendOutcome::Trouble(trouble),
         }
     }
 
     /// Something that Slack will not have. Nothing behind it waits for it, and what can be saved is saved.
-    async fn refused(&self, message: &SlackMessage, why: &str) -> Ended {
+    async fn refused(&self, message: &SlackMessage, why: &str) -> SendOutcome {
         tracing::error!(key = message.key, why, "Slack refuses a message");
         let gone = ["message_not_found", "thread_not_found"].iter().any(|code| why.starts_with(code));
         if gone {
@@ -373,26 +385,28 @@ impl Sender {
                 _ => None,
             };
             if let Some(key) = lost {
-                return match self.store.slack_lost(key).await {
-                    Ok(()) => Ended::Trouble(Trouble::Later("it was removed and is posted again".to_owned())),
-                    Err(error) => Ended::Store(error),
+                return match self.store.slack_mark_lost(key).await {
+                    Ok(()) => SendOutcome::Trouble(SlackCallError::Later(
+                        "it was removed and is posted again".to_owned(),
+                    )),
+                    Err(error) => SendOutcome::Store(error),
                 };
             }
-            return Ended::Sent(None);
+            return SendOutcome::Sent(None);
         }
-        let Ok(Wanted::Message(body)) = serde_json::from_str(&message.wanted) else {
+        let Ok(DesiredContent::Message(body)) = serde_json::from_str(&message.wanted) else {
             return self.give_up(message, why);
         };
         if ["cant_update_message", "edit_window_closed"].iter().any(|code| why.starts_with(code)) {
             if !message.open || message.thread.is_none() {
-                return Ended::Sent(None); // it stays as it is
+                return SendOutcome::Sent(None); // it stays as it is
             }
             // Somebody waits for what it shows. Another app may have posted it; ours can post it again.
-            return match self.store.slack_lost(message.key.clone()).await {
-                Ok(()) => {
-                    Ended::Trouble(Trouble::Later("it cannot be edited and is posted again".to_owned()))
-                }
-                Err(error) => Ended::Store(error),
+            return match self.store.slack_mark_lost(message.key.clone()).await {
+                Ok(()) => SendOutcome::Trouble(SlackCallError::Later(
+                    "it cannot be edited and is posted again".to_owned(),
+                )),
+                Err(error) => SendOutcome::Store(error),
             };
         }
         if body.get("blocks").is_none() {
@@ -409,38 +423,38 @@ impl Sender {
             None => self.post(message, plain, root.as_deref()).await,
         };
         match sent {
-            Ended::Trouble(Trouble::Refused(why)) => self.give_up(message, &why),
+            SendOutcome::Trouble(SlackCallError::Refused(why)) => self.give_up(message, &why),
             sent => sent,
         }
     }
 
     /// Slack refuses it in every form. What somebody waits for is tried again all the same, and said; the rest is counted.
-    fn give_up(&self, message: &SlackMessage, why: &str) -> Ended {
+    fn give_up(&self, message: &SlackMessage, why: &str) -> SendOutcome {
         if message.open {
-            return Ended::Trouble(Trouble::Refused(why.to_owned()));
+            return SendOutcome::Trouble(SlackCallError::Refused(why.to_owned()));
         }
         tracing::error!(key = message.key, why, "Slack refuses a message in every form; it is given up");
         self.link.gave_up();
-        Ended::Sent(None)
+        SendOutcome::Sent(None)
     }
 }
 
-impl From<SlackMessage> for Row {
+impl From<SlackMessage> for OutboxRow {
     fn from(message: SlackMessage) -> Self {
-        let wanted: Option<Wanted> = serde_json::from_str(&message.wanted).ok();
+        let wanted: Option<DesiredContent> = serde_json::from_str(&message.wanted).ok();
         // A reaction is on somebody else's message, and a file may have to wait for a scope: nothing waits for them.
-        let alone = matches!(wanted, Some(Wanted::Diff { .. } | Wanted::Reaction { .. }));
-        let reaction = matches!(wanted, Some(Wanted::Reaction { .. }));
+        let alone = matches!(wanted, Some(DesiredContent::Diff { .. } | DesiredContent::Reaction { .. }));
+        let reaction = matches!(wanted, Some(DesiredContent::Reaction { .. }));
         let sort = match message.ts {
-            None if reaction => Sort::Edit,
-            None => Sort::Post,
-            Some(_) if message.thread.is_none() || message.key.starts_with("talk ") => Sort::Status,
-            Some(_) => Sort::Edit,
+            None if reaction => SendKind::Edit,
+            None => SendKind::Post,
+            Some(_) if message.thread.is_none() || message.key.starts_with("talk ") => SendKind::Status,
+            Some(_) => SendKind::Edit,
         };
         let lane = message.thread.as_ref().filter(|_| !alone).unwrap_or(&message.key).clone();
         Self {
             place: message.place,
-            rooted: message.rooted,
+            rooted: message.thread_exists,
             sort,
             key: message.key,
             channel: message.channel,
@@ -450,9 +464,9 @@ impl From<SlackMessage> for Row {
     }
 }
 
-fn not_stored(error: &StoreError) -> Fate {
+fn not_stored(error: &StoreError) -> AttemptOutcome {
     tracing::warn!(%error, "what became of a message to Slack cannot be written down yet");
-    Fate::Failed
+    AttemptOutcome::Failed
 }
 
 fn jitter() -> f64 {

@@ -17,9 +17,9 @@ use slack_morphism::{
 use tokio::sync::Notify;
 use tokio_util::sync::CancellationToken;
 
-use super::deed::{Envelope, envelope};
-use super::link::Link;
-use super::web::Web;
+use super::connection_health::ConnectionHealth;
+use super::interaction::{SocketEnvelope, parse_envelope};
+use super::web_api::WebApi;
 use intercom_store::Store;
 use intercom_types::Time;
 
@@ -37,22 +37,22 @@ const ASK_FOR: Duration = Duration::from_secs(5);
 /// The time without a connection before everything starts anew.
 const ANEW_AFTER: Duration = Duration::from_mins(1);
 
-type Manager = dyn SlackSocketModeClientsManager + Send + Sync;
+type SocketManager = dyn SlackSocketModeClientsManager + Send + Sync;
 
-pub(super) struct Socket {
-    pub(super) web: Arc<Web>,
+pub(super) struct SocketModeClient {
+    pub(super) web: Arc<WebApi>,
     pub(super) store: Store,
-    pub(super) link: Link,
+    pub(super) link: ConnectionHealth,
     /// Rung when something has arrived.
     pub(super) inbox: Arc<Notify>,
     pub(super) reconnect_seconds: u64,
-    pub(super) greeted: Greeted,
+    pub(super) greeted: GreetedConnections,
 }
 
 /// Connections that have said hello, by the manager they belong to; held for the moment of a change.
-pub(super) type Greeted = Arc<Mutex<HashSet<(u64, String)>>>;
+pub(super) type GreetedConnections = Arc<Mutex<HashSet<(u64, String)>>>;
 
-impl Socket {
+impl SocketModeClient {
     pub(super) async fn run(self, closing: CancellationToken) {
         let mut generation = 0;
         let mut manager = self.connect(generation).await;
@@ -81,19 +81,19 @@ impl Socket {
     /// Why there is no connection.
     async fn ask(&self) {
         match tokio::time::timeout(ASK_FOR, self.web.can_connect()).await {
-            Ok(Ok(())) => self.link.why("Slack can be reached, and does not say hello"),
+            Ok(Ok(())) => self.link.set_lost_reason("Slack can be reached, and does not say hello"),
             Ok(Err(trouble)) => {
                 let advice = trouble.advice().map(|advice| format!(": {advice}")).unwrap_or_default();
-                self.link.why(&format!("{trouble}{advice}"));
+                self.link.set_lost_reason(&format!("{trouble}{advice}"));
             }
-            Err(_) => self.link.why(&format!("no answer within {} s", ASK_FOR.as_secs())),
+            Err(_) => self.link.set_lost_reason(&format!("no answer within {} s", ASK_FOR.as_secs())),
         }
     }
 
-    async fn connect(&self, generation: u64) -> Arc<Manager> {
+    async fn connect(&self, generation: u64) -> Arc<SocketManager> {
         let environment = SlackClientEventsListenerEnvironment::new(Arc::new(self.web.client.clone()));
         let manager = self.web.client.http_api.connector.new_clients_manager(Arc::new(environment));
-        let listener = Arc::new(Listener {
+        let listener = Arc::new(EnvelopeListener {
             manager: Arc::downgrade(&manager),
             generation,
             greeted: Arc::clone(&self.greeted),
@@ -115,16 +115,16 @@ impl Socket {
     }
 }
 
-struct Listener {
-    manager: Weak<Manager>,
+struct EnvelopeListener {
+    manager: Weak<SocketManager>,
     generation: u64,
-    greeted: Greeted,
+    greeted: GreetedConnections,
     store: Store,
-    link: Link,
+    link: ConnectionHealth,
     inbox: Arc<Notify>,
 }
 
-impl Listener {
+impl EnvelopeListener {
     fn greeted(&self, id: &SlackSocketModeWssClientId, there: bool) {
         let mut greeted = self.greeted.lock().unwrap_or_else(PoisonError::into_inner);
         // Those of a manager that was given up do not count any more.
@@ -137,7 +137,7 @@ impl Listener {
         }
         let count = greeted.len();
         drop(greeted);
-        self.link.connected(count);
+        self.link.set_connections(count);
     }
 
     async fn renew(&self, id: &SlackSocketModeWssClientId) {
@@ -149,37 +149,38 @@ impl Listener {
 }
 
 #[async_trait]
-impl SlackSocketModeClientListener for Listener {
+impl SlackSocketModeClientListener for EnvelopeListener {
     async fn on_message(&self, id: &SlackSocketModeWssClientId, frame: String) -> Option<String> {
-        match envelope(&frame) {
-            Envelope::Hello => {
+        match parse_envelope(&frame) {
+            SocketEnvelope::Hello => {
                 tracing::info!(connection = id.to_string(), "connected to Slack");
                 self.greeted(id, true);
                 None
             }
-            Envelope::Disconnect { reason } => {
+            SocketEnvelope::Disconnect { reason } => {
                 tracing::debug!(reason, "Slack wants this connection to be renewed");
                 self.renew(id).await;
                 None
             }
-            Envelope::Deed { envelope, key } => match self.store.slack_receive(key, frame, Time::now()).await
-            {
-                Ok(new) => {
-                    intercom_failpoint::visit("slack.received");
-                    self.link.received();
-                    if new {
-                        self.inbox.notify_one();
+            SocketEnvelope::Interaction { envelope, key } => {
+                match self.store.slack_receive(key, frame, Time::now()).await {
+                    Ok(new) => {
+                        intercom_failpoint::visit("slack.received");
+                        self.link.received();
+                        if new {
+                            self.inbox.notify_one();
+                        }
+                        Some(json!({ "envelope_id": envelope }).to_string())
                     }
-                    Some(json!({ "envelope_id": envelope }).to_string())
+                    Err(error) => {
+                        // Not acknowledged: Slack sends it again, or tells the person that it did not work.
+                        tracing::error!(%error, "what Slack sent cannot be kept");
+                        None
+                    }
                 }
-                Err(error) => {
-                    // Not acknowledged: Slack sends it again, or tells the person that it did not work.
-                    tracing::error!(%error, "what Slack sent cannot be kept");
-                    None
-                }
-            },
-            Envelope::Echo { envelope } => Some(json!({ "envelope_id": envelope }).to_string()),
-            Envelope::Other => {
+            }
+            SocketEnvelope::BotMessage { envelope } => Some(json!({ "envelope_id": envelope }).to_string()),
+            SocketEnvelope::Other => {
                 tracing::debug!("Slack sent something that is no envelope");
                 None
             }

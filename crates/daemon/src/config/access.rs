@@ -12,7 +12,7 @@ use intercom_types::{Risk, Role, parse_duration};
 /// The API on the network.
 #[derive(Debug, Clone, PartialEq, Deserialize)]
 #[serde(deny_unknown_fields, default)]
-pub struct Api {
+pub struct ApiConfig {
     /// An address and a port, or "off".
     pub listen: String,
     /// PEM files; both or none.
@@ -26,13 +26,13 @@ pub struct Api {
 pub const DEFAULT_LISTEN: &str = "127.0.0.1:7411";
 const OFF: &str = "off";
 
-impl Default for Api {
+impl Default for ApiConfig {
     fn default() -> Self {
         Self { listen: DEFAULT_LISTEN.to_owned(), tls_cert: None, tls_key: None, hosts: Vec::new() }
     }
 }
 
-impl Api {
+impl ApiConfig {
     /// `None` if it does not listen; an error is what is wrong with the address.
     pub fn address(&self) -> Result<Option<SocketAddr>, String> {
         if self.listen == OFF {
@@ -56,12 +56,12 @@ pub fn is_loopback(address: IpAddr) -> bool {
 /// The configurable permissions of roles.
 #[derive(Debug, Clone, PartialEq, Default, Deserialize)]
 #[serde(deny_unknown_fields, default)]
-pub struct Access {
+pub struct AccessConfig {
     /// Starts and resumes agents.
     start: StartRole,
 }
 
-impl Access {
+impl AccessConfig {
     /// The least role that may start and resume agents.
     pub fn start(&self) -> Role {
         self.start.role()
@@ -71,7 +71,7 @@ impl Access {
 /// A person, and how each bridge knows them.
 #[derive(Debug, Clone, PartialEq, Deserialize)]
 #[serde(deny_unknown_fields)]
-pub struct Operator {
+pub struct OperatorConfig {
     pub name: String,
     #[serde(rename = "role")]
     role_name: RoleName,
@@ -81,7 +81,7 @@ pub struct Operator {
     pub slack: Option<String>,
 }
 
-impl Operator {
+impl OperatorConfig {
     pub fn role(&self) -> Role {
         self.role_name.role()
     }
@@ -90,7 +90,7 @@ impl Operator {
 /// The settings for clearance decisions.
 #[derive(Debug, Clone, PartialEq, Deserialize)]
 #[serde(deny_unknown_fields, default)]
-pub struct Clearances {
+pub struct ClearanceConfig {
     /// The number of different people who must approve, by risk.
     pub quorum: ByRisk<u32>,
     /// From this risk on, approvals count only if they come through the unix socket.
@@ -102,7 +102,7 @@ pub struct Clearances {
     pub reason_as_prompt: bool,
 }
 
-impl Default for Clearances {
+impl Default for ClearanceConfig {
     fn default() -> Self {
         Self {
             quorum: ByRisk::default(),
@@ -114,7 +114,7 @@ impl Default for Clearances {
     }
 }
 
-impl Clearances {
+impl ClearanceConfig {
     /// Returns the number of people who have to approve a request. A quorum holds for every higher risk too:
     /// claiming more risk never needs fewer people.
     pub fn needed(&self, risk: Risk) -> u32 {
@@ -167,7 +167,7 @@ impl<T> ByRisk<T> {
 /// Where what happens is told to another program.
 #[derive(Debug, Clone, PartialEq, Default, Deserialize)]
 #[serde(deny_unknown_fields, default)]
-pub struct Webhook {
+pub struct WebhookConfig {
     pub url: Option<String>,
     /// A file with the secret that signs each message.
     pub secret_file: Option<PathBuf>,
@@ -194,7 +194,7 @@ mod tests {
             high in proptest::option::of(1u32..5), critical in proptest::option::of(1u32..5),
         ) {
             let quorum = ByRisk { low, medium, high, critical };
-            let settings = Clearances { quorum: quorum.clone(), ..Clearances::default() };
+            let settings = ClearanceConfig { quorum: quorum.clone(), ..ClearanceConfig::default() };
             let needed = Risk::ALL.map(|risk| settings.needed(risk));
             proptest::prop_assert!(needed.is_sorted(), "{needed:?}");
             for (risk, needed) in Risk::ALL.into_iter().zip(needed) {
@@ -207,7 +207,7 @@ mod tests {
 
     #[test]
     fn addresses_are_numbers_or_localhost() {
-        let of = |listen: &str| Api { listen: listen.to_owned(), ..Api::default() }.address();
+        let of = |listen: &str| ApiConfig { listen: listen.to_owned(), ..ApiConfig::default() }.address();
         assert_eq!(of("off"), Ok(None));
         assert_eq!(of("localhost:0"), Ok(Some("127.0.0.1:0".parse().unwrap())));
         assert_eq!(of("[::1]:7411"), Ok(Some("[::1]:7411".parse().unwrap())));

@@ -2,10 +2,10 @@
 
 use std::fmt::Write as _;
 
-use super::locate::Place;
+use super::locate::KeyLocation;
 
 /// Turns what serde says into words for people.
-pub(super) fn describe(message: &str, place: &Place) -> String {
+pub(super) fn describe(message: &str, place: &KeyLocation) -> String {
     if let Some(expected) = message.strip_prefix("unknown field `") {
         return unknown_key(expected, place);
     }
@@ -29,7 +29,7 @@ fn plain(expected: &str) -> &str {
     }
 }
 
-fn unknown_key(expected: &str, place: &Place) -> String {
+fn unknown_key(expected: &str, place: &KeyLocation) -> String {
     let mut message = "unknown key".to_owned();
     let Some(key) = place.path.last_key() else { return message };
     // What is left is "`, expected one of `a`, `b`": the known keys are every second part between backticks.

@@ -2,10 +2,10 @@
 
 use super::locate::KeyPath;
 use super::model::AgentProfile;
-use super::validate::{Checked, problem, without_nul};
+use super::validate::{ValidationResult, problem, without_nul};
 
 /// An agent never gets a secret of the daemon's, nor a variable by which the daemon itself is steered.
-pub(super) fn environment(at: &KeyPath, profile: &AgentProfile) -> Checked {
+pub(super) fn environment(at: &KeyPath, profile: &AgentProfile) -> ValidationResult {
     let at_env = at.key("env");
     for (name, value) in &profile.env {
         let at = at_env.key(name);
@@ -30,7 +30,7 @@ pub(super) fn environment(at: &KeyPath, profile: &AgentProfile) -> Checked {
     Ok(())
 }
 
-fn variable(at: &KeyPath, name: &str) -> Checked {
+fn variable(at: &KeyPath, name: &str) -> ValidationResult {
     let rest = |c: char| c.is_ascii_alphanumeric() || c == '_';
     if !name.is_empty() && name.chars().all(rest) && !name.starts_with(|c: char| c.is_ascii_digit()) {
         return Ok(());

@@ -7,7 +7,7 @@ use serde::Deserialize as _;
 use toml::de::{DeTable, Deserializer};
 
 use super::describe::describe;
-use super::locate::{Places, lines};
+use super::locate::{DocumentMap, lines};
 use super::model::Config;
 use super::syntax;
 use super::validate::validate;
@@ -58,7 +58,7 @@ pub fn parse(text: &str, file: &Path) -> Result<Config, ConfigError> {
         Some(syntax) => invalid(syntax.line, syntax.key, syntax.message),
         None => invalid(1, None, error.message().to_owned()),
     })?;
-    let (places, document) = Places::number(text, document);
+    let (places, document) = DocumentMap::number(text, document);
     let config = Config::deserialize(Deserializer::from(document)).map_err(|error| {
         let place = places.at(error.span());
         invalid(place.line, Some(place.path.to_string()), describe(error.message(), place))

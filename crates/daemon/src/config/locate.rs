@@ -11,31 +11,31 @@ use toml::Spanned;
 use toml::de::{DeInteger, DeString, DeTable, DeValue};
 
 #[derive(Debug, Clone, PartialEq, Eq)]
-enum Segment {
+enum KeySegment {
     Key(String),
     Index(usize),
 }
 
 /// The way to a key from the top of the file, printed as TOML writes it: `agents.claude.args[1]`.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
-pub(super) struct KeyPath(Vec<Segment>);
+pub(super) struct KeyPath(Vec<KeySegment>);
 
 impl KeyPath {
     pub(super) fn of<const N: usize>(keys: [&str; N]) -> Self {
-        Self(keys.iter().map(|key| Segment::Key((*key).to_owned())).collect())
+        Self(keys.iter().map(|key| KeySegment::Key((*key).to_owned())).collect())
     }
 
     #[must_use]
     pub(super) fn key(&self, key: &str) -> Self {
-        self.with(Segment::Key(key.to_owned()))
+        self.with(KeySegment::Key(key.to_owned()))
     }
 
     #[must_use]
     pub(super) fn index(&self, index: usize) -> Self {
-        self.with(Segment::Index(index))
+        self.with(KeySegment::Index(index))
     }
 
-    fn with(&self, last: Segment) -> Self {
+    fn with(&self, last: KeySegment) -> Self {
         let mut path = self.clone();
         path.0.push(last);
         path
@@ -43,7 +43,7 @@ impl KeyPath {
 
     pub(super) fn last_key(&self) -> Option<&str> {
         match self.0.last() {
-            Some(Segment::Key(key)) => Some(key),
+            Some(KeySegment::Key(key)) => Some(key),
             _ => None,
         }
     }
@@ -53,8 +53,8 @@ impl fmt::Display for KeyPath {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         for (i, segment) in self.0.iter().enumerate() {
             match segment {
-                Segment::Index(index) => write!(f, "[{index}]")?,
-                Segment::Key(key) => {
+                KeySegment::Index(index) => write!(f, "[{index}]")?,
+                KeySegment::Key(key) => {
                     let dot = if i == 0 { "" } else { "." };
                     let bare = |c: char| c.is_ascii_alphanumeric() || c == '-' || c == '_';
                     if !key.is_empty() && key.chars().all(bare) {
@@ -70,7 +70,7 @@ impl fmt::Display for KeyPath {
 }
 
 #[derive(Debug)]
-pub(super) struct Place {
+pub(super) struct KeyLocation {
     pub(super) path: KeyPath,
     /// The line of the key, or of the element in a list.
     pub(super) line: usize,
@@ -82,7 +82,7 @@ pub(super) struct Place {
     inline: bool,
 }
 
-impl Place {
+impl KeyLocation {
     pub(super) fn is_table(&self) -> bool {
         self.found == TABLE
     }
@@ -94,17 +94,17 @@ impl Place {
 
 /// Every place of a document; parents stand before their children.
 #[derive(Debug)]
-pub(super) struct Places<'t> {
+pub(super) struct DocumentMap<'t> {
     text: &'t str,
-    all: Vec<Place>,
+    all: Vec<KeyLocation>,
 }
 
-impl<'t> Places<'t> {
+impl<'t> DocumentMap<'t> {
     /// Takes stock of the document and numbers its spans.
     pub(super) fn number<'i>(text: &'t str, root: Spanned<DeTable<'i>>) -> (Self, Spanned<DeTable<'i>>) {
         let mut places = Self { text, all: Vec::new() };
         let path = KeyPath::default();
-        places.all.push(Place { path: path.clone(), line: 1, found: TABLE, span: 0..0, inline: false });
+        places.all.push(KeyLocation { path: path.clone(), line: 1, found: TABLE, span: 0..0, inline: false });
         let table = places.table(root.into_inner(), &path);
         (places, Spanned::new(0..0, table))
     }
@@ -143,7 +143,7 @@ impl<'t> Places<'t> {
         inline: bool,
     ) -> Range<usize> {
         let id = self.all.len();
-        self.all.push(Place {
+        self.all.push(KeyLocation {
             path: path.clone(),
             line: line_of(self.text, start),
             found: sort_of(value.get_ref()),
@@ -154,7 +154,7 @@ impl<'t> Places<'t> {
     }
 
     /// The place that a numbered span stands for.
-    pub(super) fn at(&self, id: Option<Range<usize>>) -> &Place {
+    pub(super) fn at(&self, id: Option<Range<usize>>) -> &KeyLocation {
         &self.all[id.map_or(0, |id| id.start.min(self.all.len() - 1))]
     }
 
@@ -165,14 +165,19 @@ impl<'t> Places<'t> {
     }
 
     /// The innermost value, of those wanted, that a byte of the text belongs to.
-    pub(super) fn value_around(&self, offset: usize, wanted: impl Fn(&Place) -> bool) -> Option<&Place> {
-        let around = |place: &Place| place.inline && place.span.start <= offset && offset <= place.span.end;
+    pub(super) fn value_around(
+        &self,
+        offset: usize,
+        wanted: impl Fn(&KeyLocation) -> bool,
+    ) -> Option<&KeyLocation> {
+        let around =
+            |place: &KeyLocation| place.inline && place.span.start <= offset && offset <= place.span.end;
         self.all.iter().rfind(|place| around(place) && wanted(place))
     }
 
     /// The table whose header, `[…]`, is the last one before a byte of the text.
-    pub(super) fn section_around(&self, offset: usize) -> Option<&Place> {
-        let opened = |place: &&Place| {
+    pub(super) fn section_around(&self, offset: usize) -> Option<&KeyLocation> {
+        let opened = |place: &&KeyLocation| {
             let header = self.text.as_bytes().get(place.span.start) == Some(&b'[');
             header && !place.inline && place.span.start <= offset
         };
@@ -230,7 +235,7 @@ mod tests {
     #[test]
     fn every_place_has_the_line_of_its_own_key() {
         let text = "\u{feff}top = 1\r\n[a.b]\r\nx.y = [\r\n  1,\r\n  { z = 2 },\r\n]\r\n[a]\r\nw = '''\r\n'''\r\n[[l]]\r\n[[l]]\r\nk = 1\r\n";
-        let (places, _) = Places::number(text, DeTable::parse(text).unwrap());
+        let (places, _) = DocumentMap::number(text, DeTable::parse(text).unwrap());
         let mut seen: Vec<_> = places.all.iter().map(|p| format!("{} {}", p.line, p.path)).collect();
         seen.sort_by_key(|line| line.split(' ').next().and_then(|n| n.parse::<usize>().ok()));
         let expect = [
@@ -255,7 +260,7 @@ mod tests {
     #[test]
     fn a_key_that_is_missing_has_the_line_of_its_table() {
         let text = "\n\n[agents.x]\nargs = []\n";
-        let (places, _) = Places::number(text, DeTable::parse(text).unwrap());
+        let (places, _) = DocumentMap::number(text, DeTable::parse(text).unwrap());
         assert_eq!(places.line(&KeyPath::of(["agents", "x", "args"])), 4);
         assert_eq!(places.line(&KeyPath::of(["agents", "x", "command"])), 3);
         assert_eq!(places.line(&KeyPath::of(["limits", "max_sessions"])), 1);

@@ -6,11 +6,11 @@ use std::time::Duration;
 
 use serde::Deserialize;
 
-use super::access::{Access, Api, AuditAnchors, Clearances, Operator, Webhook};
+use super::access::{AccessConfig, ApiConfig, AuditAnchors, ClearanceConfig, OperatorConfig, WebhookConfig};
+use super::acp_server::AcpServerConfig;
 use super::choices::{Framing, OnStop, PromptDelivery, Protocol};
 use super::fetcher::{FETCHED_WITHIN_SECONDS, may_fetch};
-use super::seats::Seats;
-use super::slack::{Slack, SlackPlace};
+use super::slack::{SlackConfig, WorkspaceSlackConfig};
 use super::stall::{Restart, RestartOverrides, Spend, SpendOverrides, Stall, StallOverrides};
 use super::table;
 use intercom_policy::Rule;
@@ -25,11 +25,11 @@ const MIB: u64 = 1024 * 1024;
 #[serde(deny_unknown_fields, default)]
 pub struct Config {
     #[serde(deserialize_with = "table::one")]
-    pub daemon: Daemon,
+    pub daemon: DaemonConfig,
     #[serde(deserialize_with = "table::one")]
-    pub acp: Acp,
+    pub acp: AcpConfig,
     #[serde(deserialize_with = "table::one")]
-    pub limits: Limits,
+    pub limits: DaemonLimits,
     #[serde(deserialize_with = "table::one")]
     pub stop: StopWaits,
     #[serde(deserialize_with = "table::one")]
@@ -39,44 +39,44 @@ pub struct Config {
     #[serde(deserialize_with = "table::one")]
     pub spend: Spend,
     #[serde(deserialize_with = "table::one")]
-    pub retention: Retention,
+    pub retention: LogRetention,
     #[serde(deserialize_with = "table::one")]
-    pub api: Api,
+    pub api: ApiConfig,
     #[serde(deserialize_with = "table::one")]
-    pub access: Access,
+    pub access: AccessConfig,
     #[serde(rename = "operator")]
-    pub operators: Vec<Operator>,
+    pub operators: Vec<OperatorConfig>,
     /// In order; the first that matches decides.
     #[serde(rename = "rule")]
     pub rules: Vec<Rule>,
     #[serde(deserialize_with = "table::one")]
-    pub clearances: Clearances,
+    pub clearances: ClearanceConfig,
     #[serde(deserialize_with = "table::one")]
-    pub webhook: Webhook,
+    pub webhook: WebhookConfig,
     #[serde(deserialize_with = "table::one")]
     pub audit: AuditAnchors,
     #[serde(deserialize_with = "table::one")]
-    pub slack: Slack,
+    pub slack: SlackConfig,
     #[serde(deserialize_with = "table::one")]
-    pub seats: Seats,
+    pub seats: AcpServerConfig,
     #[serde(deserialize_with = "table::one")]
-    pub run: Run,
+    pub run: RunConfig,
     #[serde(deserialize_with = "table::each")]
     pub agents: BTreeMap<String, AgentProfile>,
     #[serde(deserialize_with = "table::each")]
-    pub workspaces: BTreeMap<String, Workspace>,
+    pub workspaces: BTreeMap<String, NamedWorkspace>,
 }
 
 /// The daemon itself.
 #[derive(Debug, Clone, PartialEq, Deserialize)]
 #[serde(deny_unknown_fields, default)]
-pub struct Daemon {
+pub struct DaemonConfig {
     pub on_stop: OnStop,
     /// Gives agents a cgroup of their own where one can be made.
     pub cgroups: bool,
 }
 
-impl Default for Daemon {
+impl Default for DaemonConfig {
     fn default() -> Self {
         Self { on_stop: OnStop::Leave, cgroups: true }
     }
@@ -85,12 +85,12 @@ impl Default for Daemon {
 /// The command `intercom run`.
 #[derive(Debug, Clone, PartialEq, Deserialize)]
 #[serde(deny_unknown_fields, default)]
-pub struct Run {
+pub struct RunConfig {
     /// The longest wait for the first words of a new agent; 0 does not wait.
     pub wait_seconds: u64,
 }
 
-impl Default for Run {
+impl Default for RunConfig {
     fn default() -> Self {
         Self { wait_seconds: 30 }
     }
@@ -99,7 +99,7 @@ impl Default for Run {
 /// The defaults for communication with agents; a profile overrides them.
 #[derive(Debug, Clone, PartialEq, Deserialize)]
 #[serde(deny_unknown_fields, default)]
-pub struct Acp {
+pub struct AcpConfig {
     pub framing: Framing,
     /// In bytes, without the line end.
     pub max_line_length: usize,
@@ -108,7 +108,7 @@ pub struct Acp {
     pub interrupt_quiet_seconds: f64,
 }
 
-impl Default for Acp {
+impl Default for AcpConfig {
     fn default() -> Self {
         Self {
             framing: Framing::Ndjson,
@@ -122,7 +122,7 @@ impl Default for Acp {
 /// The limits on the daemon's load.
 #[derive(Debug, Clone, PartialEq, Deserialize)]
 #[serde(deny_unknown_fields, default)]
-pub struct Limits {
+pub struct DaemonLimits {
     pub max_sessions: usize,
     pub max_body_bytes: usize,
     /// Per session.
@@ -137,7 +137,7 @@ pub struct Limits {
     pub min_free_memory_mib: u64,
 }
 
-impl Default for Limits {
+impl Default for DaemonLimits {
     fn default() -> Self {
         Self {
             max_sessions: 1000,
@@ -151,7 +151,7 @@ impl Default for Limits {
     }
 }
 
-impl Limits {
+impl DaemonLimits {
     pub fn min_free_disk_bytes(&self) -> u64 {
         self.min_free_disk_mib.saturating_mul(MIB)
     }
@@ -202,20 +202,20 @@ fn seconds(value: f64) -> Duration {
 /// The retention of the log. Only ended sessions are ever removed.
 #[derive(Debug, Clone, PartialEq, Deserialize)]
 #[serde(deny_unknown_fields, default)]
-pub struct Retention {
+pub struct LogRetention {
     /// 0 keeps sessions for ever.
     pub days: u64,
     /// 0 is no limit.
     pub max_mib: u64,
 }
 
-impl Default for Retention {
+impl Default for LogRetention {
     fn default() -> Self {
         Self { days: 30, max_mib: 0 }
     }
 }
 
-impl Retention {
+impl LogRetention {
     /// Returns the age at which ended sessions are removed; `None` keeps them for ever.
     pub fn max_age(&self) -> Option<Duration> {
         (self.days > 0).then(|| Duration::from_secs(self.days.saturating_mul(24 * 60 * 60)))
@@ -298,11 +298,11 @@ impl Default for AgentProfile {
 }
 
 impl AgentProfile {
-    pub fn framing(&self, acp: &Acp) -> Framing {
+    pub fn framing(&self, acp: &AcpConfig) -> Framing {
         self.framing.unwrap_or(acp.framing)
     }
 
-    pub fn max_line_length(&self, acp: &Acp) -> usize {
+    pub fn max_line_length(&self, acp: &AcpConfig) -> usize {
         // Images come in one line.
         let usual = match self.protocol {
             Protocol::Intercom => acp.max_line_length,
@@ -312,14 +312,14 @@ impl AgentProfile {
     }
 
     /// The longest wait until it is ready. A download takes longer than the start of an installed program.
-    pub fn startup_timeout(&self, acp: &Acp) -> Duration {
+    pub fn startup_timeout(&self, acp: &AcpConfig) -> Duration {
         let usual = acp.startup_timeout_seconds;
         let fetched = may_fetch(&self.command, &self.args);
         let usual = if fetched { usual.max(FETCHED_WITHIN_SECONDS) } else { usual };
         Duration::from_secs(self.startup_timeout_seconds.unwrap_or(usual))
     }
 
-    pub fn interrupt_quiet(&self, acp: &Acp) -> Duration {
+    pub fn interrupt_quiet(&self, acp: &AcpConfig) -> Duration {
         seconds(self.interrupt_quiet_seconds.unwrap_or(acp.interrupt_quiet_seconds))
     }
 
@@ -357,13 +357,13 @@ pub struct AgentLimits {
 /// A directory with a name, so that people need not type its path.
 #[derive(Debug, Clone, PartialEq, Default, Deserialize)]
 #[serde(deny_unknown_fields, default)]
-pub struct Workspace {
+pub struct NamedWorkspace {
     /// Absolute.
     pub path: PathBuf,
     /// The agent to use here when none is named.
     pub agent: Option<String>,
     #[serde(deserialize_with = "table::one")]
-    pub slack: SlackPlace,
+    pub slack: WorkspaceSlackConfig,
 }
 
 #[cfg(test)]
@@ -372,7 +372,7 @@ mod tests {
 
     #[test]
     fn a_profile_falls_back_to_the_general_settings() {
-        let (acp, waits, profile) = (Acp::default(), StopWaits::default(), AgentProfile::default());
+        let (acp, waits, profile) = (AcpConfig::default(), StopWaits::default(), AgentProfile::default());
         assert_eq!(profile.framing(&acp), Framing::Ndjson);
         assert_eq!(profile.max_line_length(&acp), 1_048_576);
         assert_eq!(profile.startup_timeout(&acp), Duration::from_secs(30));
@@ -390,7 +390,7 @@ mod tests {
             stop: StopOverrides { after_sigterm_seconds: Some(0.25), ..StopOverrides::default() },
             ..AgentProfile::default()
         };
-        let acp = Acp::default();
+        let acp = AcpConfig::default();
         assert_eq!(profile.framing(&acp), Framing::Lsp);
         assert_eq!(profile.max_line_length(&acp), 2048);
         assert_eq!(profile.startup_timeout(&acp), Duration::from_secs(5));
@@ -403,9 +403,9 @@ mod tests {
 
     #[test]
     fn zero_means_no_limit_in_retention() {
-        let none = Retention { days: 0, max_mib: 0 };
+        let none = LogRetention { days: 0, max_mib: 0 };
         assert_eq!((none.max_age(), none.max_bytes()), (None, None));
-        let some = Retention { days: 2, max_mib: 3 };
+        let some = LogRetention { days: 2, max_mib: 3 };
         assert_eq!((some.max_age(), some.max_bytes()), (Some(Duration::from_hours(48)), Some(3_145_728)));
     }
 

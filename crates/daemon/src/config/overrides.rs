@@ -2,7 +2,7 @@
 
 use std::net::{IpAddr, SocketAddr};
 
-use super::access::{Api, DEFAULT_LISTEN};
+use super::access::{ApiConfig, DEFAULT_LISTEN};
 use super::load::ConfigError;
 
 const API_PORT: &str = "INTERCOM_API_PORT";
@@ -10,7 +10,7 @@ const API_BIND: &str = "INTERCOM_API_BIND";
 /// A token that is let in besides those that were made.
 pub const API_TOKEN: &str = "INTERCOM_API_TOKEN";
 
-impl Api {
+impl ApiConfig {
     /// With what the environment says; an empty variable says nothing.
     pub fn overridden(&mut self, environment: impl Fn(&str) -> Option<String>) -> Result<(), ConfigError> {
         let said = |name: &str| environment(name).filter(|value| !value.trim().is_empty());
@@ -48,7 +48,7 @@ mod tests {
     use super::*;
 
     fn listen(file: &str, port: &str, bind: &str) -> Result<String, String> {
-        let mut api = Api { listen: file.to_owned(), ..Api::default() };
+        let mut api = ApiConfig { listen: file.to_owned(), ..ApiConfig::default() };
         let environment = |name: &str| Some(if name == API_PORT { port } else { bind }.to_owned());
         api.overridden(environment).map_err(|error| error.to_string())?;
         Ok(api.listen)

@@ -7,7 +7,7 @@ use std::path::{Path, PathBuf};
 
 /// The paths from the command line; a flag wins over its variable.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
-pub struct Flags {
+pub struct PathFlags {
     pub config: Option<PathBuf>,
     pub state_dir: Option<PathBuf>,
     pub socket: Option<PathBuf>,
@@ -15,7 +15,7 @@ pub struct Flags {
 
 /// All absolute.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Paths {
+pub struct DaemonPaths {
     pub config: PathBuf,
     /// Somebody named the configuration, so it has to be there.
     pub config_explicit: bool,
@@ -33,17 +33,17 @@ pub enum PathsError {
     NoCurrentDirectory { path: PathBuf },
 }
 
-type Env<'a> = &'a dyn Fn(&str) -> Option<OsString>;
+type EnvLookup<'a> = &'a dyn Fn(&str) -> Option<OsString>;
 
-impl Paths {
+impl DaemonPaths {
     /// Resolves against this process; everything that runs calls this once and hands the result on.
-    pub fn from_process(flags: Flags) -> Result<Self, PathsError> {
+    pub fn from_process(flags: PathFlags) -> Result<Self, PathsError> {
         // The directory may be gone; that only matters, and is only reported, if a path needs it.
         let cwd = std::env::current_dir().unwrap_or_default();
         Self::resolve(flags, &|name| std::env::var_os(name), &cwd)
     }
 
-    pub fn resolve(flags: Flags, env: Env<'_>, cwd: &Path) -> Result<Self, PathsError> {
+    pub fn resolve(flags: PathFlags, env: EnvLookup<'_>, cwd: &Path) -> Result<Self, PathsError> {
         let named = |flag: Option<PathBuf>, variable| {
             let path = flag.or_else(|| set(env, variable).map(PathBuf::from));
             path.map(|path| absolute(&path, cwd)).transpose()
@@ -100,16 +100,16 @@ impl Paths {
 }
 
 /// An empty variable counts as not set.
-fn set(env: Env<'_>, name: &str) -> Option<OsString> {
+fn set(env: EnvLookup<'_>, name: &str) -> Option<OsString> {
     env(name).filter(|value| !value.is_empty())
 }
 
 /// The XDG specification has relative values ignored.
-fn xdg(env: Env<'_>, name: &str) -> Option<PathBuf> {
+fn xdg(env: EnvLookup<'_>, name: &str) -> Option<PathBuf> {
     set(env, name).map(PathBuf::from).filter(|path| path.is_absolute())
 }
 
-fn base(env: Env<'_>, variable: &str, in_home: &str) -> Option<PathBuf> {
+fn base(env: EnvLookup<'_>, variable: &str, in_home: &str) -> Option<PathBuf> {
     xdg(env, variable).or_else(|| xdg(env, "HOME").map(|home| home.join(in_home)))
 }
 
@@ -129,15 +129,15 @@ mod tests {
 
     const HOME: (&str, &str) = ("HOME", "/home/ada");
 
-    fn resolve(flags: Flags, env: &[(&str, &str)], cwd: &str) -> Result<Paths, PathsError> {
+    fn resolve(flags: PathFlags, env: &[(&str, &str)], cwd: &str) -> Result<DaemonPaths, PathsError> {
         let lookup = |name: &str| env.iter().find(|(key, _)| *key == name).map(|(_, v)| OsString::from(v));
-        Paths::resolve(flags, &lookup, Path::new(cwd))
+        DaemonPaths::resolve(flags, &lookup, Path::new(cwd))
     }
 
     /// `flags` are config, state directory and socket; "" is not given.
     fn check(flags: [&str; 3], env: &[(&str, &str)], expect: [&str; 3]) {
         let [config, state_dir, socket] = flags.map(|flag| (!flag.is_empty()).then(|| PathBuf::from(flag)));
-        let paths = resolve(Flags { config, state_dir, socket }, env, "/home/ada").unwrap();
+        let paths = resolve(PathFlags { config, state_dir, socket }, env, "/home/ada").unwrap();
         let seen = [&paths.config, &paths.state_dir, &paths.socket].map(|path| path.to_str().unwrap());
         assert_eq!(seen, expect, "for {flags:?} {env:?}");
     }
@@ -211,23 +211,23 @@ mod tests {
             &[],
             ["/home/ada/c.toml", "/home/ada/state", "/home/ada/../sock"],
         );
-        let config = Flags { config: Some("c.toml".into()), ..Flags::default() };
+        let config = PathFlags { config: Some("c.toml".into()), ..PathFlags::default() };
         let error = resolve(config, &[HOME], "").unwrap_err().to_string();
         assert_eq!(error, "c.toml is relative and the current directory is not known; give an absolute path");
     }
 
     #[test]
     fn without_a_home_the_error_says_what_to_set() {
-        let check = |flags: Flags, env: &[(&str, &str)], expect: &str| {
+        let check = |flags: PathFlags, env: &[(&str, &str)], expect: &str| {
             assert_eq!(resolve(flags, env, "/home/ada").unwrap_err().to_string(), expect);
         };
         let config = "HOME is not set to an absolute path, so there is no place for the configuration; \
                       set HOME, --config or INTERCOM_CONFIG";
-        check(Flags::default(), &[], config);
-        check(Flags::default(), &[("HOME", "")], config);
-        check(Flags::default(), &[("HOME", "ada")], config);
+        check(PathFlags::default(), &[], config);
+        check(PathFlags::default(), &[("HOME", "")], config);
+        check(PathFlags::default(), &[("HOME", "ada")], config);
         check(
-            Flags { config: Some("/c".into()), ..Flags::default() },
+            PathFlags { config: Some("/c".into()), ..PathFlags::default() },
             &[],
             "HOME is not set to an absolute path, so there is no place for the state directory; \
              set HOME, --state-dir or INTERCOM_STATE_DIR",
@@ -236,15 +236,17 @@ mod tests {
 
     #[test]
     fn only_a_configuration_that_was_named_has_to_be_there() {
-        let named = Flags { config: Some("/c".into()), ..Flags::default() };
+        let named = PathFlags { config: Some("/c".into()), ..PathFlags::default() };
         assert!(resolve(named, &[HOME], "/").unwrap().config_explicit);
-        assert!(resolve(Flags::default(), &[HOME, ("INTERCOM_CONFIG", "/c")], "/").unwrap().config_explicit);
-        assert!(!resolve(Flags::default(), &[HOME], "/").unwrap().config_explicit);
+        assert!(
+            resolve(PathFlags::default(), &[HOME, ("INTERCOM_CONFIG", "/c")], "/").unwrap().config_explicit
+        );
+        assert!(!resolve(PathFlags::default(), &[HOME], "/").unwrap().config_explicit);
     }
 
     #[test]
     fn files_of_the_daemon_lie_in_the_state_directory() {
-        let state = Flags { state_dir: Some("/s".into()), ..Flags::default() };
+        let state = PathFlags { state_dir: Some("/s".into()), ..PathFlags::default() };
         let paths = resolve(state, &[HOME], "/").unwrap();
         let files = [paths.database(), paths.daemon_json(), paths.lock()];
         assert_eq!(files, ["/s/intercom.db", "/s/daemon.json", "/s/daemon.lock"].map(PathBuf::from));

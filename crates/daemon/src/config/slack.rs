@@ -7,17 +7,17 @@ use serde::Deserialize;
 
 use super::choices::Verbosity;
 use super::locate::KeyPath;
-use super::model::{Config, Workspace};
-use super::validate::{Checked, problem, within};
-use crate::remote::Url;
-use intercom_types::{Daily, parse_duration};
+use super::model::{Config, NamedWorkspace};
+use super::validate::{ValidationResult, problem, within};
+use crate::remote::RemoteUrl;
+use intercom_types::{DailyWindow, parse_duration};
 
 pub const SLACK_API: &str = "https://slack.com/api";
 
 /// All of `[slack]`.
 #[derive(Debug, Clone, PartialEq, Deserialize)]
 #[serde(deny_unknown_fields, default)]
-pub struct Slack {
+pub struct SlackConfig {
     /// Where threads are begun; nothing is sent without one.
     pub channel: Option<String>,
     pub app_token_file: Option<PathBuf>,
@@ -38,7 +38,7 @@ pub struct Slack {
     pub reconnect_seconds: u64,
 }
 
-impl Default for Slack {
+impl Default for SlackConfig {
     fn default() -> Self {
         Self {
             channel: None,
@@ -60,7 +60,7 @@ impl Default for Slack {
 /// The overrides of one workspace.
 #[derive(Debug, Clone, PartialEq, Default, Deserialize)]
 #[serde(deny_unknown_fields, default)]
-pub struct SlackPlace {
+pub struct WorkspaceSlackConfig {
     pub channel: Option<String>,
     pub verbosity: Option<Verbosity>,
     pub ping: Option<Vec<String>>,
@@ -68,19 +68,19 @@ pub struct SlackPlace {
 
 /// The settings that apply to one session.
 #[derive(Debug, Clone, PartialEq)]
-pub struct SlackHere {
+pub struct SessionSlackConfig {
     pub channel: String,
     pub verbosity: Verbosity,
     pub ping: Vec<String>,
 }
 
-impl Slack {
+impl SlackConfig {
     pub fn escalate_after(&self) -> Option<Duration> {
         self.escalate_after.as_deref().and_then(parse_duration)
     }
 
-    pub fn quiet_hours(&self) -> Option<Daily> {
-        self.quiet_hours.as_deref().and_then(Daily::parse)
+    pub fn quiet_hours(&self) -> Option<DailyWindow> {
+        self.quiet_hours.as_deref().and_then(DailyWindow::parse)
     }
 
     /// Returns whether the settings that take a restart to change are equal.
@@ -96,10 +96,10 @@ impl Slack {
 
 impl Config {
     /// `None` while Slack is off.
-    pub fn slack_here(&self, workspace: &Path) -> Option<SlackHere> {
+    pub fn slack_here(&self, workspace: &Path) -> Option<SessionSlackConfig> {
         let slack = &self.slack;
         let place = self.workspace_of(workspace).map(|found| &found.slack);
-        Some(SlackHere {
+        Some(SessionSlackConfig {
             channel: place.and_then(|place| place.channel.clone()).or(slack.channel.clone())?,
             verbosity: place.and_then(|place| place.verbosity).unwrap_or(slack.verbosity),
             ping: place.and_then(|place| place.ping.clone()).unwrap_or_else(|| slack.ping.clone()),
@@ -107,13 +107,13 @@ impl Config {
     }
 
     /// The innermost that holds the path.
-    fn workspace_of(&self, path: &Path) -> Option<&Workspace> {
+    fn workspace_of(&self, path: &Path) -> Option<&NamedWorkspace> {
         let around = self.workspaces.values().filter(|workspace| path.starts_with(&workspace.path));
         around.max_by_key(|workspace| workspace.path.components().count())
     }
 }
 
-pub(super) fn validate(config: &Config) -> Checked {
+pub(super) fn validate(config: &Config) -> ValidationResult {
     let (at, slack) = (KeyPath::of(["slack"]), &config.slack);
     channel(&at, slack.channel.as_ref())?;
     for (name, workspace) in &config.workspaces {
@@ -135,7 +135,7 @@ pub(super) fn validate(config: &Config) -> Checked {
     if slack.quiet_hours.is_some() && slack.quiet_hours().is_none() {
         return problem(at.key("quiet_hours"), "must be two times of day such as \"22:00-07:00\"");
     }
-    if !Daily::is_zone(&slack.time_zone) {
+    if !DailyWindow::is_zone(&slack.time_zone) {
         return problem(
             at.key("time_zone"),
             "is not a time zone of this system; \"Europe/Berlin\" would be one",
@@ -143,7 +143,7 @@ pub(super) fn validate(config: &Config) -> Checked {
     }
     within(&at, "timeout_seconds", &slack.timeout_seconds, &(1..=300))?;
     within(&at, "reconnect_seconds", &slack.reconnect_seconds, &(1..=300))?;
-    match Url::parse(&slack.api_url) {
+    match RemoteUrl::parse(&slack.api_url) {
         Err(why) => problem(at.key("api_url"), why),
         // The tokens would go over the network for everybody to read.
         Ok(url) if !url.tls && !url.is_local() => {
@@ -154,7 +154,7 @@ pub(super) fn validate(config: &Config) -> Checked {
 }
 
 /// Ids, not names: names change, and can be given to other channels.
-fn channel(at: &KeyPath, channel: Option<&String>) -> Checked {
+fn channel(at: &KeyPath, channel: Option<&String>) -> ValidationResult {
     let fine = |id: &String| {
         id.starts_with(['C', 'G']) && id.chars().all(|c| c.is_ascii_uppercase() || c.is_ascii_digit())
     };
@@ -166,7 +166,7 @@ fn channel(at: &KeyPath, channel: Option<&String>) -> Checked {
     }
 }
 
-fn known(at: &KeyPath, key: &str, names: &[String], config: &Config) -> Checked {
+fn known(at: &KeyPath, key: &str, names: &[String], config: &Config) -> ValidationResult {
     for (index, name) in names.iter().enumerate() {
         match config.operators.iter().find(|operator| operator.name == *name) {
             None => return problem(at.key(key).index(index), format!("there is no [[operator]] {name:?}")),

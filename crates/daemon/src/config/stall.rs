@@ -10,9 +10,9 @@ use intercom_types::{NUDGE_TEXT, Rung, parse_duration};
 /// A length of time.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Deserialize)]
 #[serde(try_from = "String")]
-pub struct Length(pub Duration);
+pub struct BoundedDuration(pub Duration);
 
-impl TryFrom<String> for Length {
+impl TryFrom<String> for BoundedDuration {
     type Error = &'static str;
 
     fn try_from(text: String) -> Result<Self, Self::Error> {
@@ -24,16 +24,16 @@ impl TryFrom<String> for Length {
 /// A length of time, or never.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Deserialize)]
 #[serde(try_from = "String")]
-pub struct After(pub Option<Duration>);
+pub struct OptionalDuration(pub Option<Duration>);
 
-impl TryFrom<String> for After {
+impl TryFrom<String> for OptionalDuration {
     type Error = &'static str;
 
     fn try_from(text: String) -> Result<Self, Self::Error> {
         if text == "never" {
             return Ok(Self(None));
         }
-        let after = Length::try_from(text).map(|Length(after)| Self(Some(after)));
+        let after = BoundedDuration::try_from(text).map(|BoundedDuration(after)| Self(Some(after)));
         after.map_err(|_| "must be a time such as \"90s\", \"30m\" or \"2h\", at most a year, or \"never\"")
     }
 }
@@ -43,9 +43,9 @@ const LONGEST: Duration = Duration::from_hours(366 * 24);
 /// Steps, gentlest first.
 #[derive(Debug, Clone, PartialEq, Eq, Deserialize)]
 #[serde(try_from = "Vec<String>")]
-pub struct Steps(pub Vec<Rung>);
+pub struct LadderSteps(pub Vec<Rung>);
 
-impl TryFrom<Vec<String>> for Steps {
+impl TryFrom<Vec<String>> for LadderSteps {
     type Error = String;
 
     fn try_from(words: Vec<String>) -> Result<Self, String> {
@@ -91,22 +91,22 @@ const fn minutes(n: u64) -> Duration {
 layered! {
     /// When an agent counts as stuck, and what is done then.
     Stall, StallOverrides {
-        ladder: Steps = Steps(Rung::LADDER.to_vec()),
+        ladder: LadderSteps = LadderSteps(Rung::LADDER.to_vec()),
         /// Nothing said, nothing runs.
-        silent_after: After = After(Some(minutes(5))),
+        silent_after: OptionalDuration = OptionalDuration(Some(minutes(5))),
         /// A tool or a process runs without CPU, I/O or network activity.
-        no_cpu_after: After = After(Some(minutes(10))),
+        no_cpu_after: OptionalDuration = OptionalDuration(Some(minutes(10))),
         /// Its processes are busy, but nothing is said.
-        busy_after: After = After(Some(minutes(120))),
-        heartbeats_count_for: After = After(Some(minutes(30))),
-        stopped_after: After = After(Some(minutes(1))),
+        busy_after: OptionalDuration = OptionalDuration(Some(minutes(120))),
+        heartbeats_count_for: OptionalDuration = OptionalDuration(Some(minutes(30))),
+        stopped_after: OptionalDuration = OptionalDuration(Some(minutes(1))),
         /// After each step, before the next.
-        verify: Length = Length(minutes(2)),
-        remind_after: After = After(Some(minutes(30))),
+        verify: BoundedDuration = BoundedDuration(minutes(2)),
+        remind_after: OptionalDuration = OptionalDuration(Some(minutes(30))),
         nudge_text: String = NUDGE_TEXT.to_owned(),
         reprompt_text: String = "You were interrupted because nothing happened. Please go on with your task; if something hung, \
             try another way.".to_owned(),
-        resume_after_limit: After = After(None),
+        resume_after_limit: OptionalDuration = OptionalDuration(None),
         resume_text: String = "The limit that kept you waiting should be over. Please go on.".to_owned(),
     }
 }
@@ -124,9 +124,9 @@ layered! {
     Restart, RestartOverrides {
         policy: RestartPolicy = RestartPolicy::Never,
         budget: u32 = 3,
-        window: Length = Length(minutes(10)),
-        first_wait: Length = Length(Duration::from_secs(1)),
-        longest_wait: Length = Length(minutes(1)),
+        window: BoundedDuration = BoundedDuration(minutes(10)),
+        first_wait: BoundedDuration = BoundedDuration(Duration::from_secs(1)),
+        longest_wait: BoundedDuration = BoundedDuration(minutes(1)),
         repeat_prompt: bool = false,
     }
 }
@@ -137,18 +137,21 @@ mod tests {
 
     #[test]
     fn a_profile_changes_only_what_it_names() {
-        let over = StallOverrides { verify: Some(Length(minutes(9))), ..StallOverrides::default() };
+        let over = StallOverrides { verify: Some(BoundedDuration(minutes(9))), ..StallOverrides::default() };
         let merged = over.over(&Stall::default());
-        assert_eq!(merged, Stall { verify: Length(minutes(9)), ..Stall::default() });
+        assert_eq!(merged, Stall { verify: BoundedDuration(minutes(9)), ..Stall::default() });
     }
 
     #[test]
     fn times_are_times_or_never() {
-        assert_eq!(After::try_from("never".to_owned()), Ok(After(None)));
-        assert_eq!(After::try_from("5m".to_owned()), Ok(After(Some(minutes(5)))));
+        assert_eq!(OptionalDuration::try_from("never".to_owned()), Ok(OptionalDuration(None)));
+        assert_eq!(OptionalDuration::try_from("5m".to_owned()), Ok(OptionalDuration(Some(minutes(5)))));
         for bad in ["0s", "5", "", "soon", "400d"] {
-            assert!(After::try_from(bad.to_owned()).is_err() && Length::try_from(bad.to_owned()).is_err());
+            assert!(
+                OptionalDuration::try_from(bad.to_owned()).is_err()
+                    && BoundedDuration::try_from(bad.to_owned()).is_err()
+            );
         }
-        assert!(Length::try_from("never".to_owned()).is_err());
+        assert!(BoundedDuration::try_from("never".to_owned()).is_err());
     }
 }

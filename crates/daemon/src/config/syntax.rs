@@ -5,7 +5,7 @@
 
 use toml::de::{DeTable, Error};
 
-use super::locate::{Place, Places, line_of};
+use super::locate::{DocumentMap, KeyLocation, line_of};
 
 /// A syntax error with the words for people; the key is missing where the line has none.
 pub(super) struct SyntaxError {
@@ -20,11 +20,11 @@ pub(super) fn error_in(text: &str) -> Option<SyntaxError> {
     let offset = |error: &Error| error.span().map_or(0, |span| span.start);
     // One slip is often reported more than once, and not in order; the earliest line is the slip itself.
     let error = errors.iter().min_by_key(|error| line_of(text, offset(error)))?;
-    let (places, _) = Places::number(text, document);
+    let (places, _) = DocumentMap::number(text, document);
     let noticed = line_of(text, offset(error));
     let message = words(error);
     // The end of the last element is also where a list lacks its bracket.
-    let wanted = |place: &Place| !message.starts_with("unclosed array") || place.is_list();
+    let wanted = |place: &KeyLocation| !message.starts_with("unclosed array") || place.is_list();
     let Some(place) = places.value_around(offset(error), wanted) else {
         let key = key_on_line(text, offset(error), &places);
         return Some(SyntaxError { line: noticed, key, message });
@@ -56,7 +56,7 @@ fn words(error: &Error) -> String {
 }
 
 /// The header or the key that the line of the offset begins with.
-fn key_on_line(text: &str, offset: usize, places: &Places<'_>) -> Option<String> {
+fn key_on_line(text: &str, offset: usize, places: &DocumentMap<'_>) -> Option<String> {
     let start = text.get(..offset)?.rfind('\n').map_or(0, |newline| newline + 1);
     let line = text[start..].lines().next()?.trim_start_matches('\u{feff}').trim();
     let header = line.starts_with('[');

@@ -12,22 +12,22 @@ use serde::de::{Deserialize, Deserializer, MapAccess, Visitor};
 
 /// Reads a `T` from a table.
 pub(super) fn one<'de, D: Deserializer<'de>, T: Deserialize<'de>>(from: D) -> Result<T, D::Error> {
-    Table::deserialize(from).map(|Table(value)| value)
+    StrictTable::deserialize(from).map(|StrictTable(value)| value)
 }
 
 /// Reads a map whose values are tables.
 pub(super) fn each<'de, D: Deserializer<'de>, T: Deserialize<'de>>(
     from: D,
 ) -> Result<BTreeMap<String, T>, D::Error> {
-    let tables = BTreeMap::<String, Table<T>>::deserialize(from)?;
-    Ok(tables.into_iter().map(|(name, Table(value))| (name, value)).collect())
+    let tables = BTreeMap::<String, StrictTable<T>>::deserialize(from)?;
+    Ok(tables.into_iter().map(|(name, StrictTable(value))| (name, value)).collect())
 }
 
-struct Table<T>(T);
+struct StrictTable<T>(T);
 
-impl<'de, T: Deserialize<'de>> Deserialize<'de> for Table<T> {
+impl<'de, T: Deserialize<'de>> Deserialize<'de> for StrictTable<T> {
     fn deserialize<D: Deserializer<'de>>(from: D) -> Result<Self, D::Error> {
-        from.deserialize_map(TableVisitor(PhantomData)).map(Table)
+        from.deserialize_map(TableVisitor(PhantomData)).map(StrictTable)
     }
 }
 

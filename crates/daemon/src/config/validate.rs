@@ -4,16 +4,16 @@ use std::collections::BTreeSet;
 use std::fmt::Display;
 use std::ops::RangeInclusive;
 
-use super::access::Api;
+use super::access::ApiConfig;
+use super::agent_catalog::{AGENT_CATALOG, catalog_agent};
 use super::environment::environment;
-use super::known::{KNOWN, known};
 use super::locate::KeyPath;
-use crate::remote::Url;
+use crate::remote::RemoteUrl;
 use intercom_policy::{BadRule, Rules};
 use intercom_types::{Time, parse_duration};
 
 use super::choices::Protocol;
-use super::model::{AgentProfile, Config, DEMO_AGENT, Limits, Workspace};
+use super::model::{AgentProfile, Config, DEMO_AGENT, DaemonLimits, NamedWorkspace};
 
 const LINE_LENGTH: RangeInclusive<usize> = 1024..=1024 * 1024 * 1024;
 const STARTUP_SECONDS: RangeInclusive<u64> = 1..=3600;
@@ -28,14 +28,14 @@ const MIBS: RangeInclusive<u64> = 0..=1024 * 1024 * 1024;
 
 /// A value that parses but cannot be used.
 #[derive(Debug)]
-pub(super) struct Problem {
+pub(super) struct ConfigProblem {
     pub(super) path: KeyPath,
     pub(super) message: String,
 }
 
-pub(super) type Checked = Result<(), Problem>;
+pub(super) type ValidationResult = Result<(), ConfigProblem>;
 
-pub(super) fn validate(config: &Config) -> Checked {
+pub(super) fn validate(config: &Config) -> ValidationResult {
     let acp = KeyPath::of(["acp"]);
     within(&acp, "max_line_length", &config.acp.max_line_length, &LINE_LENGTH)?;
     within(&acp, "startup_timeout_seconds", &config.acp.startup_timeout_seconds, &STARTUP_SECONDS)?;
@@ -53,7 +53,7 @@ pub(super) fn validate(config: &Config) -> Checked {
     spend(&KeyPath::of(["spend"]), Some(config.spend.per_session), Some(config.spend.per_day))?;
     access(config)?;
     super::slack::validate(config)?;
-    super::seats::validate(config)?;
+    super::acp_server::validate(config)?;
     for (name, profile) in &config.agents {
         agent(&KeyPath::of(["agents", name]), name, profile)?;
     }
@@ -63,9 +63,9 @@ pub(super) fn validate(config: &Config) -> Checked {
     Ok(())
 }
 
-fn access(config: &Config) -> Checked {
+fn access(config: &Config) -> ValidationResult {
     let at = KeyPath::of(["api"]);
-    let Api { tls_cert, tls_key, hosts, .. } = &config.api;
+    let ApiConfig { tls_cert, tls_key, hosts, .. } = &config.api;
     config.api.address().or_else(|message| problem(at.key("listen"), message).map(|()| None))?;
     match (tls_cert, tls_key) {
         (Some(_), None) => problem(at.key("tls_cert"), "it needs its `tls_key`")?,
@@ -118,7 +118,7 @@ fn access(config: &Config) -> Checked {
     }
     let (at, webhook) = (KeyPath::of(["webhook"]), &config.webhook);
     if let Some(url) = &webhook.url {
-        if let Err(why) = Url::parse(url) {
+        if let Err(why) = RemoteUrl::parse(url) {
             problem(at.key("url"), why)?;
         }
         if webhook.secret_file.is_none() {
@@ -135,14 +135,14 @@ fn access(config: &Config) -> Checked {
     Ok(())
 }
 
-fn spend(at: &KeyPath, per_session: Option<f64>, per_day: Option<f64>) -> Checked {
+fn spend(at: &KeyPath, per_session: Option<f64>, per_day: Option<f64>) -> ValidationResult {
     for (key, amount) in [("per_session", per_session), ("per_day", per_day)] {
         amount.map_or(Ok(()), |amount| within(at, key, &amount, &AMOUNT))?;
     }
     Ok(())
 }
 
-fn limits(limits: &Limits) -> Checked {
+fn limits(limits: &DaemonLimits) -> ValidationResult {
     let at = KeyPath::of(["limits"]);
     within(&at, "max_sessions", &limits.max_sessions, &(1..=10_000))?;
     within(&at, "max_body_bytes", &limits.max_body_bytes, &(1024..=1024 * 1024 * 1024))?;
@@ -153,7 +153,7 @@ fn limits(limits: &Limits) -> Checked {
     within(&at, "min_free_memory_mib", &limits.min_free_memory_mib, &(0..=1024 * 1024))
 }
 
-fn agent(at: &KeyPath, name: &str, profile: &AgentProfile) -> Checked {
+fn agent(at: &KeyPath, name: &str, profile: &AgentProfile) -> ValidationResult {
     if name == DEMO_AGENT {
         return problem(at.clone(), format!("`{DEMO_AGENT}` is built in and reserved, choose another name"));
     }
@@ -223,7 +223,7 @@ fn agent(at: &KeyPath, name: &str, profile: &AgentProfile) -> Checked {
     Ok(())
 }
 
-fn workspace(at: &KeyPath, name: &str, workspace: &Workspace, config: &Config) -> Checked {
+fn workspace(at: &KeyPath, name: &str, workspace: &NamedWorkspace, config: &Config) -> ValidationResult {
     well_named(at, name)?;
     let (at_path, path) = (at.key("path"), &workspace.path);
     if path.as_os_str().is_empty() {
@@ -240,18 +240,18 @@ fn workspace(at: &KeyPath, name: &str, workspace: &Workspace, config: &Config) -
     }
 }
 
-pub(super) fn is_agent(at: &KeyPath, agent: &str, config: &Config) -> Checked {
-    if agent == DEMO_AGENT || config.agents.contains_key(agent) || known(agent).is_some() {
+pub(super) fn is_agent(at: &KeyPath, agent: &str, config: &Config) -> ValidationResult {
+    if agent == DEMO_AGENT || config.agents.contains_key(agent) || catalog_agent(agent).is_some() {
         return Ok(());
     }
-    let built_in = KNOWN.iter().map(|known| known.name).chain([DEMO_AGENT]);
+    let built_in = AGENT_CATALOG.iter().map(|known| known.name).chain([DEMO_AGENT]);
     let known: BTreeSet<_> = config.agents.keys().map(String::as_str).chain(built_in).collect();
     let known: Vec<_> = known.into_iter().collect();
     problem(at.clone(), format!("no agent is named {agent:?}, known agents are {}", known.join(", ")))
 }
 
-pub(super) fn problem(path: KeyPath, message: impl Into<String>) -> Checked {
-    Err(Problem { path, message: message.into() })
+pub(super) fn problem(path: KeyPath, message: impl Into<String>) -> ValidationResult {
+    Err(ConfigProblem { path, message: message.into() })
 }
 
 /// Also refuses a number that is not one: nothing contains NaN.
@@ -260,7 +260,7 @@ pub(super) fn within<T: PartialOrd + Display>(
     key: &str,
     value: &T,
     range: &RangeInclusive<T>,
-) -> Checked {
+) -> ValidationResult {
     if range.contains(value) {
         return Ok(());
     }
@@ -268,7 +268,7 @@ pub(super) fn within<T: PartialOrd + Display>(
 }
 
 /// Names are typed in shells and stand in URLs.
-fn well_named(at: &KeyPath, name: &str) -> Checked {
+fn well_named(at: &KeyPath, name: &str) -> ValidationResult {
     let first = |c: u8| c.is_ascii_lowercase() || c.is_ascii_digit();
     let rest = |c: &u8| first(*c) || *c == b'-' || *c == b'_';
     if name.bytes().next().is_some_and(first) && name.as_bytes().iter().all(rest) {
@@ -281,7 +281,7 @@ fn well_named(at: &KeyPath, name: &str) -> Checked {
 }
 
 /// A process cannot be started with one; better said here than at the start of every session.
-pub(super) fn without_nul(at: KeyPath, value: &str) -> Checked {
+pub(super) fn without_nul(at: KeyPath, value: &str) -> ValidationResult {
     if value.contains('\0') { problem(at, "must not contain a NUL character") } else { Ok(()) }
 }
 

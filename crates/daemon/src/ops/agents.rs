@@ -3,9 +3,9 @@
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
-use super::{Caller, OpError, Operation, Operations, limit};
+use super::{Caller, OpError, OperationKind, Operations, limit};
 use crate::config::{Config, DEMO_AGENT};
-use crate::supervisor::{self, Agent};
+use crate::supervisor::{self, NamedAgent};
 use intercom_types::List;
 
 #[derive(Debug, Clone, Serialize, Deserialize, JsonSchema)]
@@ -17,11 +17,12 @@ pub struct AgentView {
     /// `built_in`, `installed`, `on_demand` (fetched when it is started) or `missing`.
     pub availability: String,
     /// What one of them told when it was ready last; `null` before that, and after its command line has changed.
-    pub known: Option<KnownView>,
+    pub known: Option<AgentCapabilitiesView>,
 }
 
 #[derive(Debug, Clone, Serialize, Deserialize, JsonSchema)]
-pub struct KnownView {
+#[schemars(rename = "KnownView")]
+pub struct AgentCapabilitiesView {
     /// Its answer to `initialize`, as it came.
     #[schemars(with = "serde_json::Value")]
     pub initialize: intercom_types::Json,
@@ -33,7 +34,7 @@ pub struct KnownView {
 impl Operations {
     /// All of them, whatever the limit: there are never many.
     pub async fn agents(&self, caller: &Caller, most: Option<usize>) -> Result<List<AgentView>, OpError> {
-        self.admit(caller, Operation::Read)?;
+        self.admit(caller, OperationKind::Read)?;
         limit(most)?;
         let agents = self.supervisor().known_agents().await?;
         let agents = agents.into_iter().map(|(agent, told)| view(agent, told.as_ref())).collect();
@@ -47,7 +48,10 @@ pub fn agents_of(config: &Config) -> serde_json::Value {
     serde_json::json!(List::whole(agents.collect()))
 }
 
-fn view(Agent { name, profile, availability }: Agent, told: Option<&intercom_types::Json>) -> AgentView {
+fn view(
+    NamedAgent { name, profile, availability }: NamedAgent,
+    told: Option<&intercom_types::Json>,
+) -> AgentView {
     AgentView {
         command: if name == DEMO_AGENT { "(built in)".to_owned() } else { profile.command },
         name,

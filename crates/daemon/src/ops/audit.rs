@@ -1,10 +1,10 @@
 //! Entries of the audit that belong to no session's log.
 
 use super::Operations;
-use intercom_types::{Audited, Json, SessionId, Time};
+use intercom_types::{Json, NewAuditRow, SessionId, Time};
 
-pub fn audited(action: &str, by: &str, session: Option<SessionId>, data: Json) -> Audited {
-    Audited { at: Time::now(), action: action.to_owned(), by: by.to_owned(), session, data }
+pub fn audited(action: &str, by: &str, session: Option<SessionId>, data: Json) -> NewAuditRow {
+    NewAuditRow { at: Time::now(), action: action.to_owned(), by: by.to_owned(), session, data }
 }
 
 impl Operations {

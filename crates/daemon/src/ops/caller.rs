@@ -41,7 +41,7 @@ impl Caller {
     }
 
     /// Returns when their access has ended.
-    pub async fn shown_out(&self) {
+    pub async fn access_ended(&self) {
         let left = self.until.map(|until| u64::try_from(until.millis() - Time::now().millis()).unwrap_or(0));
         let expiry = async {
             match left {

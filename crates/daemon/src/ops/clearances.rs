@@ -5,10 +5,12 @@ use serde::{Deserialize, Serialize};
 use serde_json::json;
 
 use super::session_view::{clearance_for, list, with_action};
-use super::{Attachment, Caller, ErrorKind, OpError, Operation, Operations, audited, limit, the};
-use crate::session::{CommandError, Input, Refused};
-use crate::supervisor::policy::Explanation;
-use intercom_policy::{Explained, Rule};
+use super::{
+    Caller, ErrorAttachment, ErrorKind, OpError, OperationKind, Operations, audited, limit, require_one,
+};
+use crate::session::{CommandError, CommandRefusal, SessionInput};
+use crate::supervisor::policy::RulingExplanation;
+use intercom_policy::{Rule, RuleEvaluation};
 use intercom_store::ClearanceFilter;
 use intercom_types::{
     Clearance, ClearanceExplanation, ClearanceStatus, Decision, Delivery, Grant, GrantId, Json as Raw, List,
@@ -31,13 +33,13 @@ pub struct ClearanceQuery {
 /// The result of a decision.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(untagged)]
-pub enum Decided {
+pub enum DecisionResult {
     /// More approvals are needed.
     Counted(Box<Quorum>),
     Settled(Box<Clearance>),
 }
 
-impl Decided {
+impl DecisionResult {
     pub fn delivery(&self) -> Option<&Delivery> {
         match self {
             Self::Counted(_) => None,
@@ -52,7 +54,7 @@ impl Operations {
         caller: &Caller,
         query: ClearanceQuery,
     ) -> Result<List<Clearance>, OpError> {
-        self.admit(caller, Operation::Read)?;
+        self.admit(caller, OperationKind::Read)?;
         let filter = ClearanceFilter { status: query.status, session: self.session_id(query.session).await? };
         let page = self.store().clearances(filter, query.cursor, limit(query.limit)?).await?;
         let page = list(page, |clearance| {
@@ -63,16 +65,16 @@ impl Operations {
     }
 
     pub async fn clearance(&self, caller: &Caller, typed: &str) -> Result<Clearance, OpError> {
-        self.admit(caller, Operation::Read)?;
+        self.admit(caller, OperationKind::Read)?;
         let clearance = clearance_for(caller.role, self.stored_clearance(typed).await?);
         self.shown(caller, clearance).await
     }
 
     /// The rules that decide about a clearance, and the rule that allowing it always would add.
     pub async fn explain(&self, caller: &Caller, typed: &str) -> Result<ClearanceExplanation, OpError> {
-        self.admit(caller, Operation::Read)?;
+        self.admit(caller, OperationKind::Read)?;
         let clearance = self.stored_clearance(typed).await?;
-        let Explanation { ruling, rules, proposal } = self.explanation(&clearance).await?;
+        let RulingExplanation { ruling, rules, proposal } = self.explanation(&clearance).await?;
         let (proposal, no_proposal) = match proposal {
             Ok(rule) => (Some(json!(rule)), None),
             Err(why) => (None, Some(why)),
@@ -89,8 +91,13 @@ impl Operations {
         self.shown(caller, explanation).await
     }
 
-    pub async fn decide(&self, caller: &Caller, typed: &str, decision: Decision) -> Result<Decided, OpError> {
-        self.admit(caller, Operation::Decide)?;
+    pub async fn decide(
+        &self,
+        caller: &Caller,
+        typed: &str,
+        decision: Decision,
+    ) -> Result<DecisionResult, OpError> {
+        self.admit(caller, OperationKind::Decide)?;
         let clearance = self.stored_clearance(typed).await?;
         let Decision { verdict, reason, option, remember } = decision;
         if let Some(option) =
@@ -121,10 +128,10 @@ impl Operations {
             None => None,
         };
         let (by, via) = (caller.name.clone(), caller.via.clone());
-        let input = Input::Decide { clearance: clearance.id, verdict, reason, option, by, via };
+        let input = SessionInput::Decide { clearance: clearance.id, verdict, reason, option, by, via };
         match self.supervisor().command(clearance.session, input).await {
             Ok(done) => done.arrival.wait().await,
-            Err(CommandError::Refused(refused @ (Refused::NotOpen | Refused::Ended))) => {
+            Err(CommandError::Refused(refused @ (CommandRefusal::NotOpen | CommandRefusal::Ended))) => {
                 let now = self.stored_clearance(&clearance.id).await?;
                 let pending = now.status == ClearanceStatus::Pending;
                 return Err(if pending { CommandError::Refused(refused).into() } else { already(now) });
@@ -142,14 +149,14 @@ impl Operations {
         let now = with_action(now);
         Ok(if now.status == ClearanceStatus::Pending {
             let (approvals, needed) = (now.approvals.clone(), now.needed);
-            Decided::Counted(Box::new(Quorum { approvals, needed, clearance: now }))
+            DecisionResult::Counted(Box::new(Quorum { approvals, needed, clearance: now }))
         } else {
-            Decided::Settled(Box::new(now))
+            DecisionResult::Settled(Box::new(now))
         })
     }
 
     async fn stored_clearance(&self, typed: &str) -> Result<Clearance, OpError> {
-        the("clearance", typed, self.store().clearance(typed.to_owned()).await?)
+        require_one("clearance", typed, self.store().clearance(typed.to_owned()).await?)
     }
 
     /// The checks beyond the role: whom the rule wants asked, and from where.
@@ -170,7 +177,7 @@ impl Operations {
         Ok(())
     }
 
-    async fn explanation(&self, clearance: &Clearance) -> Result<Explanation, OpError> {
+    async fn explanation(&self, clearance: &Clearance) -> Result<RulingExplanation, OpError> {
         let session = self.session_record(&clearance.session.to_string()).await?;
         Ok(self
             .supervisor()
@@ -185,7 +192,9 @@ impl Operations {
         })?;
         if json!(rule) != remember.rule {
             let message = "the rule that would be stored is not the one that was sent";
-            return Err(OpError::conflict("rule_changed", message).with(Attachment::Proposal(json!(rule))));
+            return Err(
+                OpError::conflict("rule_changed", message).with(ErrorAttachment::Proposal(json!(rule)))
+            );
         }
         expiry(remember, Time::now())?;
         Ok(rule)
@@ -227,11 +236,11 @@ fn already(clearance: Clearance) -> OpError {
     let why = clearance.reason.as_deref().map(|reason| format!(": {reason}")).unwrap_or_default();
     let message = format!("already {}{by}{at}{why}", clearance.status.as_str());
     OpError::conflict("already_decided", message)
-        .with(Attachment::Clearance(Box::new(with_action(clearance))))
+        .with(ErrorAttachment::Clearance(Box::new(with_action(clearance))))
 }
 
-fn explained(found: Explained) -> RuleExplanation {
-    let Explained { index, name, then, unmet, decides } = found;
+fn explained(found: RuleEvaluation) -> RuleExplanation {
+    let RuleEvaluation { index, name, then, unmet, decides } = found;
     let (matches, (unmet, why)) = (unmet.is_none(), unmet.unzip());
     let unmet = unmet.map(str::to_owned);
     RuleExplanation { n: index + 1, name, then: then.as_str().to_owned(), matches, decides, unmet, why }

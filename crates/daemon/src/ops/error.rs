@@ -5,8 +5,8 @@ use std::borrow::Cow;
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
-use crate::session::{CommandError, Refused};
-use crate::supervisor::StartRefused;
+use crate::session::{CommandError, CommandRefusal};
+use crate::supervisor::StartRefusal;
 use intercom_store::StoreError;
 use intercom_types::text::short;
 use intercom_types::{Clearance, Question, SessionId, SessionRecord};
@@ -18,7 +18,7 @@ pub struct OpError {
     pub code: Cow<'static, str>,
     pub message: String,
     pub hint: Option<String>,
-    pub attached: Option<Box<Attachment>>,
+    pub attached: Option<Box<ErrorAttachment>>,
 }
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
@@ -44,7 +44,7 @@ impl ErrorKind {
 /// The thing that an error is about.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
-pub enum Attachment {
+pub enum ErrorAttachment {
     Clearance(Box<Clearance>),
     Question(Box<Question>),
     /// The rule that would be stored now.
@@ -121,7 +121,7 @@ impl OpError {
         self
     }
 
-    pub(super) fn with(mut self, attached: Attachment) -> Self {
+    pub(super) fn with(mut self, attached: ErrorAttachment) -> Self {
         self.attached = Some(Box::new(attached));
         self
     }
@@ -154,55 +154,55 @@ impl From<CommandError> for OpError {
             CommandError::Failed(_) => Self::internal(message),
             CommandError::Overloaded => Self::new(ErrorKind::TooMany, "overloaded", message),
             CommandError::Refused(refused) => match refused {
-                Refused::Ended | Refused::Parked => {
+                CommandRefusal::Ended | CommandRefusal::Parked => {
                     Self::conflict("ended", message).hint("`intercom resume SES` starts it again")
                 }
-                Refused::Stopping => Self::conflict("ended", message),
-                Refused::Approved(_) => Self::conflict("already_approved", message),
-                Refused::OptionRequired(_) => Self::unprocessable("option_required", message),
-                Refused::NothingToList => Self::unprocessable("nothing_to_list", message),
-                Refused::NothingToSet => Self::unprocessable("nothing_to_set", message),
-                Refused::OtherOption(_) => Self::conflict("other_option", message),
-                Refused::NotStarted => Self::conflict("not_started", message).hint(
+                CommandRefusal::Stopping => Self::conflict("ended", message),
+                CommandRefusal::Approved(_) => Self::conflict("already_approved", message),
+                CommandRefusal::OptionRequired(_) => Self::unprocessable("option_required", message),
+                CommandRefusal::NothingToList => Self::unprocessable("nothing_to_list", message),
+                CommandRefusal::NothingToSet => Self::unprocessable("nothing_to_set", message),
+                CommandRefusal::OtherOption(_) => Self::conflict("other_option", message),
+                CommandRefusal::NotStarted => Self::conflict("not_started", message).hint(
                     "`intercom send SES TEXT` starts it with a prompt, `intercom resume SES` without one",
                 ),
-                Refused::Started => Self::conflict("started", message),
-                Refused::Widens { .. } => Self::new(ErrorKind::Forbidden, "forbidden", message),
-                Refused::Starting => Self::conflict("starting", message),
-                Refused::Unread(_) => Self::new(ErrorKind::TooMany, "agent_not_reading", message),
-                Refused::Left => Self::new(ErrorKind::Unavailable, "stopping", message),
-                Refused::Running => Self::conflict("running", message),
-                Refused::Orphan => Self::conflict("orphan", message)
+                CommandRefusal::Started => Self::conflict("started", message),
+                CommandRefusal::Widens { .. } => Self::new(ErrorKind::Forbidden, "forbidden", message),
+                CommandRefusal::Starting => Self::conflict("starting", message),
+                CommandRefusal::Unread(_) => Self::new(ErrorKind::TooMany, "agent_not_reading", message),
+                CommandRefusal::Left => Self::new(ErrorKind::Unavailable, "stopping", message),
+                CommandRefusal::Running => Self::conflict("running", message),
+                CommandRefusal::Orphan => Self::conflict("orphan", message)
                     .hint("`intercom stop SES && intercom resume SES` ends it and starts it again"),
-                Refused::NotOpen => Self::conflict("already_decided", message),
-                Refused::NotQueued => Self::conflict("already_sent", message),
-                Refused::QueueFull(_) => Self::new(ErrorKind::TooMany, "queue_full", message)
+                CommandRefusal::NotOpen => Self::conflict("already_decided", message),
+                CommandRefusal::NotQueued => Self::conflict("already_sent", message),
+                CommandRefusal::QueueFull(_) => Self::new(ErrorKind::TooMany, "queue_full", message)
                     .hint("take prompts back with `intercom prompts SESSION --remove PROMPT`"),
             },
         }
     }
 }
 
-impl From<StartRefused> for OpError {
-    fn from(refused: StartRefused) -> Self {
+impl From<StartRefusal> for OpError {
+    fn from(refused: StartRefusal) -> Self {
         let message = refused.to_string();
         match refused {
-            StartRefused::Invalid(_) => Self::bad_request(message),
-            StartRefused::TooMany(_) => Self::new(ErrorKind::TooMany, "too_many_sessions", message)
+            StartRefusal::Invalid(_) => Self::bad_request(message),
+            StartRefusal::TooMany(_) => Self::new(ErrorKind::TooMany, "too_many_sessions", message)
                 .hint("stop one, or raise max_sessions under [limits] in the configuration"),
-            StartRefused::LowMemory { .. } => Self::new(ErrorKind::Unavailable, "low_memory", message)
+            StartRefusal::LowMemory { .. } => Self::new(ErrorKind::Unavailable, "low_memory", message)
                 .hint("stop a session, or lower min_free_memory_mib under [limits]"),
-            StartRefused::NameTaken(_) => Self::conflict("name_taken", message),
-            StartRefused::Closing => Self::new(ErrorKind::Unavailable, "stopping", message),
-            StartRefused::SpawnFailed { id, cause } => {
-                let refused = Self::unprocessable("spawn_failed", message).with(Attachment::Session(id));
+            StartRefusal::NameTaken(_) => Self::conflict("name_taken", message),
+            StartRefusal::Closing => Self::new(ErrorKind::Unavailable, "stopping", message),
+            StartRefusal::SpawnFailed { id, cause } => {
+                let refused = Self::unprocessable("spawn_failed", message).with(ErrorAttachment::Session(id));
                 match missing_program_hint(&cause) {
                     Some(hint) => refused.hint(hint),
                     None => refused,
                 }
             }
-            StartRefused::Command(error) => error.into(),
-            StartRefused::Store(error) => error.into(),
+            StartRefusal::Command(error) => error.into(),
+            StartRefusal::Store(error) => error.into(),
         }
     }
 }

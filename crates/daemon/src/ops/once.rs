@@ -7,14 +7,14 @@ use serde::Serialize;
 use serde::de::DeserializeOwned;
 
 use super::{Caller, OpError, Operations};
-use intercom_store::Remembered;
+use intercom_store::IdempotentResponse;
 use intercom_types::Time;
 
 /// Keys whose first request is being worked on: a second one waits for it.
 #[derive(Debug, Default)]
-pub(super) struct Keys(Mutex<HashMap<String, Arc<tokio::sync::Mutex<()>>>>);
+pub(super) struct InFlightKeys(Mutex<HashMap<String, Arc<tokio::sync::Mutex<()>>>>);
 
-impl Keys {
+impl InFlightKeys {
     fn turn(&self, key: &str) -> Arc<tokio::sync::Mutex<()>> {
         let mut keys = self.0.lock().unwrap_or_else(PoisonError::into_inner);
         keys.retain(|_, turn| Arc::strong_count(turn) > 1);
@@ -24,7 +24,7 @@ impl Keys {
 
 /// An answer that is remembered under a key, with its status in numbers of HTTP.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct KeptAnswer {
+pub struct StoredAnswer {
     pub status: u16,
     pub body: String,
 }
@@ -43,9 +43,9 @@ impl Operations {
         key: &str,
         (request, body): (&str, &[u8]),
         work: F,
-    ) -> Result<KeptAnswer, OpError>
+    ) -> Result<StoredAnswer, OpError>
     where
-        F: Future<Output = Result<KeptAnswer, OpError>> + Send + 'static,
+        F: Future<Output = Result<StoredAnswer, OpError>> + Send + 'static,
     {
         let fingerprint = format!("{request} {:016x}", fnv1a(body));
         // Keys are each caller's own: nobody gets an answer that was given to somebody else.
@@ -58,26 +58,28 @@ impl Operations {
         &self,
         key: String,
         fingerprint: String,
-        work: impl Future<Output = Result<KeptAnswer, OpError>>,
-    ) -> Result<KeptAnswer, OpError> {
+        work: impl Future<Output = Result<StoredAnswer, OpError>>,
+    ) -> Result<StoredAnswer, OpError> {
         let turn = self.0.keys.turn(&key);
         let _turn = turn.lock().await;
-        if let Some(Remembered { fingerprint: first, status, body }) =
-            self.store().recall(key.clone(), Time::now()).await?
+        if let Some(IdempotentResponse { fingerprint: first, status, body }) =
+            self.store().idempotent_response(key.clone(), Time::now()).await?
         {
             if first != fingerprint {
                 let message = "this Idempotency-Key was used for another request";
                 return Err(OpError::unprocessable("idempotency_key_reused", message));
             }
-            return Ok(KeptAnswer { status, body });
+            return Ok(StoredAnswer { status, body });
         }
         let answer = work.await?;
         // A fault of ours is no answer: the next try may do better.
         if answer.status < FAULT {
-            let KeptAnswer { status, body } = answer.clone();
+            let StoredAnswer { status, body } = answer.clone();
             // What was done stays done: whoever has this answer does not ask again.
-            if let Err(error) =
-                self.store().remember(key, Remembered { fingerprint, status, body }, Time::now()).await
+            if let Err(error) = self
+                .store()
+                .remember(key, IdempotentResponse { fingerprint, status, body }, Time::now())
+                .await
             {
                 tracing::warn!(%error, "an answer could not be remembered");
             }
@@ -105,7 +107,7 @@ impl Operations {
                 Err(error) if error.kind.is_fault() => return Err(error),
                 Err(error) => (REFUSED, serde_json::to_string(&error)),
             };
-            Ok(KeptAnswer { status, body: body.map_err(unreadable)? })
+            Ok(StoredAnswer { status, body: body.map_err(unreadable)? })
         };
         let answer = self.once(&caller.name, key, ("operation", &body), work).await?;
         match answer.status {

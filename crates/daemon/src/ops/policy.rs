@@ -6,9 +6,9 @@ use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 use serde_json::{Value, json};
 
-use super::{Caller, OpError, Operation, Operations, audited, limit, the};
+use super::{Caller, OpError, OperationKind, Operations, audited, limit, require_one};
 use crate::config::{self, Config, ConfigError};
-use crate::supervisor::policy::Difference;
+use crate::supervisor::policy::RulingDifference;
 use intercom_policy::Rules;
 use intercom_store::StoreError;
 use intercom_types::action::action;
@@ -17,7 +17,7 @@ use intercom_types::{
 };
 
 /// Reads the configuration again.
-pub type ReadConfig = Arc<dyn Fn() -> Result<Config, ConfigError> + Send + Sync>;
+pub type ConfigReader = Arc<dyn Fn() -> Result<Config, ConfigError> + Send + Sync>;
 
 #[derive(Debug, Serialize, Deserialize, JsonSchema)]
 pub struct PolicyView {
@@ -67,7 +67,7 @@ enum ReloadError {
 impl Operations {
     /// The rules in force.
     pub async fn policy(&self, caller: &Caller) -> Result<PolicyView, OpError> {
-        self.admit(caller, Operation::Read)?;
+        self.admit(caller, OperationKind::Read)?;
         let force = self.supervisor().in_force();
         let grants =
             self.store().grants().await?.into_iter().filter(|grant| grant.is_valid(Time::now())).count();
@@ -79,7 +79,7 @@ impl Operations {
 
     /// The decisions that other rules would have made; changes nothing.
     pub async fn test_rules(&self, caller: &Caller, asked: RulesTest) -> Result<RulesTestResult, OpError> {
-        self.admit(caller, Operation::TestRules)?;
+        self.admit(caller, OperationKind::TestRules)?;
         let file = asked.file.unwrap_or_else(|| "rules".to_owned());
         let config = config::parse(&asked.rules, std::path::Path::new(&file))
             .map_err(|error| OpError::unprocessable("bad_config", error.to_string()))?;
@@ -104,15 +104,15 @@ impl Operations {
 
     /// Everything that was allowed always, newest first, whatever the limit: there is never much.
     pub async fn grants(&self, caller: &Caller, most: Option<usize>) -> Result<List<GrantView>, OpError> {
-        self.admit(caller, Operation::Read)?;
+        self.admit(caller, OperationKind::Read)?;
         limit(most)?;
         let grants = self.store().grants().await?;
         self.shown(caller, List::whole(grants.iter().map(grant_view).collect())).await
     }
 
     pub async fn revoke_grant(&self, caller: &Caller, typed: &str) -> Result<(), OpError> {
-        self.admit(caller, Operation::RevokeGrant)?;
-        let grant = the("grant", typed, self.store().grant(typed.to_owned()).await?)?;
+        self.admit(caller, OperationKind::RevokeGrant)?;
+        let grant = require_one("grant", typed, self.store().grant(typed.to_owned()).await?)?;
         let data = Raw::of(&json!({ "grant": grant.id, "via": caller.via }));
         let entry = audited("grant.revoked", &caller.name, None, data);
         if self.supervisor().revoke_grant(&grant, entry).await? {
@@ -122,7 +122,7 @@ impl Operations {
     }
 
     pub async fn reload(&self, caller: &Caller) -> Result<ConfigReload, OpError> {
-        self.admit(caller, Operation::Reload)?;
+        self.admit(caller, OperationKind::Reload)?;
         self.read_again(&caller.name, &caller.via).await.map_err(|error| match error {
             ReloadError::Config(error) => OpError::unprocessable("bad_config", error.to_string())
                 .hint("what was in force stays in force"),
@@ -180,8 +180,8 @@ impl Operations {
     }
 }
 
-fn difference(found: Difference) -> RulesDifference {
-    let Difference { clearance: c, risk, was, would } = found;
+fn difference(found: RulingDifference) -> RulesDifference {
+    let RulingDifference { clearance: c, risk, was, would } = found;
     let was = match was {
         Outcome::Allow => "allowed",
         Outcome::Deny => "denied",

@@ -4,10 +4,10 @@ use schemars::JsonSchema;
 use serde::Deserialize;
 
 use super::session_view::list;
-use super::{Caller, OpError, Operation, Operations, limit, the};
-use crate::session::{CommandError, Input, Refused};
-use intercom_store::Found;
-use intercom_types::{Content, List, NewPrompt, Prompt, PromptChange, PromptId, PromptState, Wording};
+use super::{Caller, OpError, OperationKind, Operations, limit, require_one};
+use crate::session::{CommandError, CommandRefusal, SessionInput};
+use intercom_store::IdLookup;
+use intercom_types::{Content, List, NewPrompt, Prompt, PromptBody, PromptChange, PromptId, PromptState};
 
 #[derive(Debug, Default, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
@@ -24,14 +24,14 @@ impl Operations {
         session: &str,
         query: PromptQuery,
     ) -> Result<List<Prompt>, OpError> {
-        self.admit(caller, Operation::Read)?;
+        self.admit(caller, OperationKind::Read)?;
         let session = self.session_record(session).await?.id;
         let page = self.store().prompts(session, query.cursor, limit(query.limit)?).await?;
         self.shown(caller, list(page, |prompt| prompt)).await
     }
 
     pub async fn send(&self, caller: &Caller, session: &str, prompt: NewPrompt) -> Result<Prompt, OpError> {
-        self.admit(caller, Operation::SendPrompt)?;
+        self.admit(caller, OperationKind::SendPrompt)?;
         let wording = wording(&prompt)?;
         let session = self.session_record(session).await?;
         let id = prompt.id.as_deref().map(str::parse::<PromptId>).transpose();
@@ -42,7 +42,7 @@ impl Operations {
             }
             Some(known) => known,
             None => {
-                let input = Input::Prompt { id, wording, by: caller.name.clone() };
+                let input = SessionInput::Prompt { id, wording, by: caller.name.clone() };
                 let done = self.command(&session, input).await?;
                 if prompt.wait != Some(false) {
                     done.arrival.wait().await;
@@ -55,13 +55,13 @@ impl Operations {
     }
 
     /// Takes a waiting prompt back; with a session, only if it is a prompt of that one.
-    pub async fn take_back(
+    pub async fn withdraw_prompt(
         &self,
         caller: &Caller,
         typed: &str,
         session: Option<String>,
     ) -> Result<(), OpError> {
-        self.admit(caller, Operation::TakeBackPrompt)?;
+        self.admit(caller, OperationKind::TakeBackPrompt)?;
         let session = self.session_id(session).await?;
         let prompt = self.stored_prompt(typed).await?;
         if session.is_some_and(|session| session != prompt.session) {
@@ -73,7 +73,7 @@ impl Operations {
             PromptState::Queued => {
                 self.supervisor().take_back(prompt.session, prompt.id, caller.name.clone()).await?;
             }
-            _ => return Err(CommandError::Refused(Refused::NotQueued).into()),
+            _ => return Err(CommandError::Refused(CommandRefusal::NotQueued).into()),
         }
         self.keep(caller, prompt.session).await;
         Ok(())
@@ -85,7 +85,7 @@ impl Operations {
         typed: &str,
         change: PromptChange,
     ) -> Result<Prompt, OpError> {
-        self.admit(caller, Operation::ChangePrompt)?;
+        self.admit(caller, OperationKind::ChangePrompt)?;
         let PromptChange { text, place } = change;
         if text.is_none() && place.is_none() {
             return Err(OpError::bad_request("`text` or `place` is needed"));
@@ -94,7 +94,7 @@ impl Operations {
             return Err(OpError::bad_request("text must not be empty"));
         }
         let prompt = self.stored_prompt(typed).await?;
-        let input = Input::Amend { prompt: prompt.id, text, place, by: caller.name.clone() };
+        let input = SessionInput::Amend { prompt: prompt.id, text, place, by: caller.name.clone() };
         self.supervisor().command(prompt.session, input).await?;
         self.keep(caller, prompt.session).await;
         self.stored_prompt(&prompt.id).await
@@ -103,17 +103,17 @@ impl Operations {
     async fn sent_before(&self, id: Option<PromptId>) -> Result<Option<Prompt>, OpError> {
         let Some(id) = id else { return Ok(None) };
         Ok(match self.store().prompt(id.to_string()).await? {
-            Found::One(prompt) => Some(prompt),
+            IdLookup::One(prompt) => Some(prompt),
             _ => None,
         })
     }
 
     async fn stored_prompt(&self, typed: &str) -> Result<Prompt, OpError> {
-        the("prompt", typed, self.store().prompt(typed.to_owned()).await?)
+        require_one("prompt", typed, self.store().prompt(typed.to_owned()).await?)
     }
 }
 
-fn wording(prompt: &NewPrompt) -> Result<Wording, OpError> {
+fn wording(prompt: &NewPrompt) -> Result<PromptBody, OpError> {
     let bad = || OpError::bad_request("content must be a list of content blocks, each an object");
     let content = prompt.content.as_ref().map(|raw| Content::read(raw).ok_or_else(bad)).transpose()?;
     let content = content.filter(|content| !content.is_empty());
@@ -122,5 +122,5 @@ fn wording(prompt: &NewPrompt) -> Result<Wording, OpError> {
     if text.is_empty() {
         return Err(OpError::bad_request("text must not be empty"));
     }
-    Ok(Wording { text, content })
+    Ok(PromptBody { text, content })
 }

@@ -4,8 +4,8 @@ use schemars::JsonSchema;
 use serde::Deserialize;
 
 use super::session_view::list;
-use super::{Attachment, Caller, OpError, Operation, Operations, limit, the};
-use crate::session::{CommandError, Input, Refused};
+use super::{Caller, ErrorAttachment, OpError, OperationKind, Operations, limit, require_one};
+use crate::session::{CommandError, CommandRefusal, SessionInput};
 use intercom_store::QuestionFilter;
 use intercom_types::{Answer, List, Question, QuestionAnswer, QuestionStatus};
 
@@ -21,14 +21,14 @@ pub struct QuestionQuery {
 
 impl Operations {
     pub async fn questions(&self, caller: &Caller, query: QuestionQuery) -> Result<List<Question>, OpError> {
-        self.admit(caller, Operation::Read)?;
+        self.admit(caller, OperationKind::Read)?;
         let filter = QuestionFilter { status: query.status, session: self.session_id(query.session).await? };
         let page = self.store().questions(filter, query.cursor, limit(query.limit)?).await?;
         self.shown(caller, list(page, |question| question)).await
     }
 
     pub async fn question(&self, caller: &Caller, typed: &str) -> Result<Question, OpError> {
-        self.admit(caller, Operation::Read)?;
+        self.admit(caller, OperationKind::Read)?;
         let question = self.stored_question(typed).await?;
         self.shown(caller, question).await
     }
@@ -39,7 +39,7 @@ impl Operations {
         typed: &str,
         answer: QuestionAnswer,
     ) -> Result<Question, OpError> {
-        self.admit(caller, Operation::Answer)?;
+        self.admit(caller, OperationKind::Answer)?;
         let question = self.stored_question(typed).await?;
         let QuestionAnswer { decision: answer, instruction } = answer;
         if answer == Answer::Refine && instruction.as_deref().is_none_or(|text| text.trim().is_empty()) {
@@ -49,10 +49,11 @@ impl Operations {
         if question.status != QuestionStatus::Pending {
             return Err(already(question));
         }
-        let input = Input::Answer { question: question.id, answer, instruction, by: caller.name.clone() };
+        let input =
+            SessionInput::Answer { question: question.id, answer, instruction, by: caller.name.clone() };
         match self.supervisor().command(question.session, input).await {
             Ok(done) => done.arrival.wait().await,
-            Err(CommandError::Refused(refused @ (Refused::NotOpen | Refused::Ended))) => {
+            Err(CommandError::Refused(refused @ (CommandRefusal::NotOpen | CommandRefusal::Ended))) => {
                 let now = self.stored_question(&question.id).await?;
                 let pending = now.status == QuestionStatus::Pending;
                 return Err(if pending { CommandError::Refused(refused).into() } else { already(now) });
@@ -64,7 +65,7 @@ impl Operations {
     }
 
     async fn stored_question(&self, typed: &str) -> Result<Question, OpError> {
-        the("question", typed, self.store().question(typed.to_owned()).await?)
+        require_one("question", typed, self.store().question(typed.to_owned()).await?)
     }
 }
 
@@ -72,5 +73,5 @@ fn already(question: Question) -> OpError {
     let by = question.answered_by.as_deref().map(|by| format!(" by {by}")).unwrap_or_default();
     let at = question.answered_at.map(|at| format!(" at {at}")).unwrap_or_default();
     let message = format!("already {}{by}{at}", question.status.as_str());
-    OpError::conflict("already_decided", message).with(Attachment::Question(Box::new(question)))
+    OpError::conflict("already_decided", message).with(ErrorAttachment::Question(Box::new(question)))
 }

@@ -8,7 +8,7 @@ use super::{
     SessionQuery,
 };
 use intercom_redact::redact_json;
-use intercom_store::Found;
+use intercom_store::IdLookup;
 use intercom_types::{
     Clearance, ClearanceExplanation, ClearanceStatus, List, Prompt, Question, QuestionStatus, Role, Session,
 };
@@ -143,10 +143,10 @@ pub fn limit(asked: Option<usize>) -> Result<usize, OpError> {
 }
 
 /// The one thing a person meant, or an error that helps.
-pub fn the<T>(what: &str, typed: &str, found: Found<T>) -> Result<T, OpError> {
+pub fn require_one<T>(what: &str, typed: &str, found: IdLookup<T>) -> Result<T, OpError> {
     match found {
-        Found::One(item) => Ok(item),
-        Found::None => Err(OpError::not_found(what, typed)),
-        Found::Ambiguous(ids) => Err(OpError::ambiguous(what, typed, &ids)),
+        IdLookup::One(item) => Ok(item),
+        IdLookup::None => Err(OpError::not_found(what, typed)),
+        IdLookup::Ambiguous(ids) => Err(OpError::ambiguous(what, typed, &ids)),
     }
 }

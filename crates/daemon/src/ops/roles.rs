@@ -1,12 +1,12 @@
 //! The least role of each operation, stated once: bridges, `openapi.json` and the callers table take it from here.
 
 use super::{Caller, OpError, Operations};
-use crate::config::Access;
+use crate::config::AccessConfig;
 use intercom_types::Role;
 
 /// Everything that needs a role.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Operation {
+pub enum OperationKind {
     /// Sessions, prompts, clearances and their explanations, questions, agents, policy, grants.
     Read,
     StartSession,
@@ -33,10 +33,10 @@ pub enum Operation {
     Reload,
 }
 
-impl Operation {
-    pub const fn least(self) -> Least {
+impl OperationKind {
+    pub const fn least(self) -> RequiredRole {
         match self {
-            Self::Read => Least::Role(Role::Viewer),
+            Self::Read => RequiredRole::Role(Role::Viewer),
             Self::StopSession
             | Self::SendPrompt
             | Self::ChangePrompt
@@ -49,17 +49,17 @@ impl Operation {
             | Self::ChangeSetting
             | Self::ListAgentSessions
             | Self::ChangePreset
-            | Self::Answer => Least::Role(Role::Operator),
-            Self::Decide | Self::TestRules | Self::RevokeGrant => Least::Role(Role::Approver),
-            Self::KillSession | Self::RemoveSession | Self::Reload => Least::Role(Role::Admin),
-            Self::StartSession | Self::ResumeSession | Self::ChangeAgent => Least::ToStart,
+            | Self::Answer => RequiredRole::Role(Role::Operator),
+            Self::Decide | Self::TestRules | Self::RevokeGrant => RequiredRole::Role(Role::Approver),
+            Self::KillSession | Self::RemoveSession | Self::Reload => RequiredRole::Role(Role::Admin),
+            Self::StartSession | Self::ResumeSession | Self::ChangeAgent => RequiredRole::ToStart,
         }
     }
 }
 
 /// The least role for something.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Least {
+pub enum RequiredRole {
     /// No role: everybody may, also without a name.
     Nothing,
     Role(Role),
@@ -67,40 +67,40 @@ pub enum Least {
     ToStart,
 }
 
-impl Least {
+impl RequiredRole {
     /// Unless the configuration says otherwise.
     pub fn usual(self) -> Option<Role> {
         match self {
             Self::Nothing => None,
             Self::Role(role) => Some(role),
-            Self::ToStart => Some(Access::default().start()),
+            Self::ToStart => Some(AccessConfig::default().start()),
         }
     }
 }
 
-impl From<Role> for Least {
+impl From<Role> for RequiredRole {
     fn from(role: Role) -> Self {
         Self::Role(role)
     }
 }
 
-impl From<Operation> for Least {
-    fn from(operation: Operation) -> Self {
+impl From<OperationKind> for RequiredRole {
+    fn from(operation: OperationKind) -> Self {
         operation.least()
     }
 }
 
 impl Operations {
-    pub(super) fn admit(&self, caller: &Caller, operation: Operation) -> Result<(), OpError> {
+    pub(super) fn admit(&self, caller: &Caller, operation: OperationKind) -> Result<(), OpError> {
         self.admit_to(caller, operation.least())
     }
 
     /// Refuses a caller below this role.
-    pub fn admit_to(&self, caller: &Caller, least: Least) -> Result<(), OpError> {
+    pub fn admit_to(&self, caller: &Caller, least: RequiredRole) -> Result<(), OpError> {
         let role = match least {
-            Least::Nothing => return Ok(()),
-            Least::Role(role) => role,
-            Least::ToStart => self.supervisor().config().access.start(),
+            RequiredRole::Nothing => return Ok(()),
+            RequiredRole::Role(role) => role,
+            RequiredRole::ToStart => self.supervisor().config().access.start(),
         };
         if caller.role >= role {
             return Ok(());
@@ -108,7 +108,7 @@ impl Operations {
         let error =
             OpError::forbidden(format!("this needs the role {role}; {} is {}", caller.name, caller.role));
         let hint = "`start = \"approver\"` below [access] in the configuration lets approvers start agents";
-        let hints = least == Least::ToStart && role > Role::Approver && caller.role == Role::Approver;
+        let hints = least == RequiredRole::ToStart && role > Role::Approver && caller.role == Role::Approver;
         Err(if hints { error.hint(hint) } else { error })
     }
 }

@@ -1,30 +1,30 @@
 //! Sessions and clearances as callers see them. Absent values are `null`; times are RFC 3339.
 
-use intercom_host::{Observer, Seen};
-use intercom_redact::{Redacted, redact};
-use intercom_store::Page;
+use intercom_host::{ObservedProcess, ProcessObserver};
+use intercom_redact::{RedactedText, redact};
+use intercom_store::RowPage;
 use intercom_types::action::action;
 use intercom_types::text::short;
 use intercom_types::{
-    AgentStanding, Clearance, Controls, List, PendingRequests, Phase, Role, RunningTool, Session,
-    SessionExit, SessionFailure, SessionProcess, SessionRecord, SessionTurn, Situation, Spent, Time, Told,
-    Turn, Usage,
+    AgentInfo, AgentStanding, Clearance, Controls, List, PendingRequests, Phase, Role, RunningTool, Session,
+    SessionExit, SessionFailure, SessionProcess, SessionRecord, SessionTurn, Situation, Time, Turn, Usage,
+    UsageTotals,
 };
 
-pub(super) fn list<D, T>(page: Page<D>, view: impl Fn(D) -> T) -> List<T> {
+pub(super) fn list<D, T>(page: RowPage<D>, view: impl Fn(D) -> T) -> List<T> {
     let next = page.next.map(|key| key.to_string());
     List { items: page.items.into_iter().map(view).collect(), next }
 }
 
 #[expect(clippy::cast_precision_loss, reason = "a process would have to run for ages")]
-fn process(seen: Seen) -> SessionProcess {
-    let Seen { pid, parent, name, state, cpu_millis, memory_bytes } = seen;
+fn process(seen: ObservedProcess) -> SessionProcess {
+    let ObservedProcess { pid, parent, name, state, cpu_millis, memory_bytes } = seen;
     SessionProcess { pid, parent, name, state, cpu_seconds: cpu_millis as f64 / 1000.0, memory_bytes }
 }
 
 /// A session, with a look at its process where it has one.
-pub(super) fn session(record: SessionRecord, live: Option<&Observer>) -> Session {
-    let processes = live.map(Observer::processes).unwrap_or_default();
+pub(super) fn session(record: SessionRecord, live: Option<&ProcessObserver>) -> Session {
+    let processes = live.map(ProcessObserver::processes).unwrap_or_default();
     let processes = Some(processes.into_iter().map(process).collect());
     Session { processes, ..session_in_list(record, live) }
 }
@@ -35,12 +35,12 @@ pub(super) fn session_in_brief(record: SessionRecord) -> Session {
 }
 
 /// As [`session`], without what takes a while to find out.
-pub(super) fn session_in_list(record: SessionRecord, live: Option<&Observer>) -> Session {
+pub(super) fn session_in_list(record: SessionRecord, live: Option<&ProcessObserver>) -> Session {
     // What was kept on disk goes a moment before the one who looks at it.
     let live = live.filter(|_| record.phase.is_live());
     let now = Time::now();
     let (why, standing) = (why(&record, now), standing(&record, now));
-    let (controls, spent) = (controls(&record.told), spent(&record.told));
+    let (controls, spent) = (controls(&record.agent_info), spent(&record.agent_info));
     let label = record.name.clone().unwrap_or_else(|| short(&record.id.to_string()));
     let failed = record.failed.map(|failed| SessionFailure {
         hint: Some(failed.hint(record.phase, &label, record.queue)),
@@ -51,7 +51,7 @@ pub(super) fn session_in_list(record: SessionRecord, live: Option<&Observer>) ->
     });
     let status = record.exit.unwrap_or_default();
     let exit = record.end_reason.map(|reason| SessionExit { status, reason: Some(reason) });
-    let Told { title, first_prompt, takes, steps, .. } = record.told;
+    let AgentInfo { title, first_prompt, takes, steps, .. } = record.agent_info;
     Session {
         id: record.id,
         title: title.or_else(|| record.name.clone()).or_else(|| first_prompt.clone()),
@@ -61,7 +61,7 @@ pub(super) fn session_in_list(record: SessionRecord, live: Option<&Observer>) ->
         protocol: record.protocol,
         workspace: record.workspace.display().to_string(),
         phase: record.phase.into(),
-        since: record.watched.phase_since,
+        since: record.watch_state.phase_since,
         deferred: record.phase == Phase::Created,
         preset: record.preset.into(),
         why,
@@ -78,7 +78,7 @@ pub(super) fn session_in_list(record: SessionRecord, live: Option<&Observer>) ->
             questions: record.pending_questions as usize,
         },
         queue: record.queue as usize,
-        stderr_tail: live.map_or(record.stderr_tail, Observer::stderr_tail),
+        stderr_tail: live.map_or(record.stderr_tail, ProcessObserver::stderr_tail),
         processes: None,
         created_at: Some(record.created_at),
         started_at: record.started_at,
@@ -98,7 +98,7 @@ pub(super) fn clearance_for(role: Role, clearance: Clearance) -> Clearance {
     }
     let mut hidden: Vec<&'static str> = Vec::new();
     let mut hide = |text: &mut String| {
-        let Redacted { text: without, hidden: found } = redact(text);
+        let RedactedText { text: without, hidden: found } = redact(text);
         hidden.extend(found.iter().filter(|sort| !hidden.contains(sort)).copied().collect::<Vec<_>>());
         if let std::borrow::Cow::Owned(without) = without {
             *text = without;
@@ -117,23 +117,23 @@ pub(super) fn with_action(clearance: Clearance) -> Clearance {
     Clearance { action: action((&clearance).into()), ..clearance }
 }
 
-fn controls(told: &Told) -> Option<Controls> {
+fn controls(told: &AgentInfo) -> Option<Controls> {
     (told.controls != Controls::default()).then(|| told.controls.clone())
 }
 
-fn spent(told: &Told) -> Option<Usage> {
+fn spent(told: &AgentInfo) -> Option<Usage> {
     let spent = &told.spent;
-    let Spent { turns, input_tokens, output_tokens, total_tokens, cost_micros, .. } = *spent;
+    let UsageTotals { turns, input_tokens, output_tokens, total_tokens, cost_micros, .. } = *spent;
     #[expect(clippy::cast_precision_loss, reason = "nobody spends that much")]
     let cost = cost_micros as f64 / 1e6;
     let (currency, capped) = (spent.currency.clone(), told.capped.clone());
     let usage = Usage { turns, input_tokens, output_tokens, total_tokens, cost, currency, capped };
-    (*spent != Spent::default()).then_some(usage)
+    (*spent != UsageTotals::default()).then_some(usage)
 }
 
 /// `None` without anything to watch.
 fn standing(record: &SessionRecord, now: Time) -> Option<AgentStanding> {
-    let watched = &record.watched;
+    let watched = &record.watch_state;
     let by_phase = match record.phase {
         Phase::Working => Some(Situation::Working),
         Phase::Waiting => Some(Situation::WaitingForYou),
@@ -156,7 +156,7 @@ fn standing(record: &SessionRecord, now: Time) -> Option<AgentStanding> {
 
 /// Why it is in its phase, or how its agent stands if that says more.
 fn why(record: &SessionRecord, now: Time) -> String {
-    let standing = record.watched.standing.as_ref();
+    let standing = record.watch_state.standing.as_ref();
     let standing = standing.filter(|_| matches!(record.phase, Phase::Working | Phase::Idle));
     standing.map_or_else(|| record.why.clone(), |standing| standing.sentence(now))
 }

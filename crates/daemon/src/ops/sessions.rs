@@ -7,11 +7,11 @@ use serde::Deserialize;
 
 use super::session_view::{self, list};
 use super::steering::parse_ladder;
-use super::{Caller, OpError, Operation, Operations, limit, the};
+use super::{Caller, OpError, OperationKind, Operations, limit, require_one};
 use crate::config::Protocol;
-use crate::session::{CommandError, Done, Input, Refused};
-use crate::supervisor::{StartRefused, StartRequest};
-use intercom_store::Scope;
+use crate::session::{CommandError, CommandOutcome, CommandRefusal, SessionInput};
+use crate::supervisor::{StartRefusal, StartRequest};
+use intercom_store::SessionScope;
 use intercom_types::{
     AgentChange, Json as Raw, List, NewSession, OnClientLeft, Phase, Preset, PresetChange, Role, Session,
     SessionId, SessionRecord, StopMode, StopResult,
@@ -36,12 +36,12 @@ pub struct SessionQuery {
 
 impl Operations {
     pub async fn sessions(&self, caller: &Caller, query: SessionQuery) -> Result<List<Session>, OpError> {
-        self.admit(caller, Operation::Read)?;
+        self.admit(caller, OperationKind::Read)?;
         let most = limit(query.limit)?;
         let scope = match query {
-            SessionQuery { all: true, .. } => Scope::All,
-            SessionQuery { failed: true, .. } => Scope::Noticed,
-            SessionQuery { .. } => Scope::NotEnded,
+            SessionQuery { all: true, .. } => SessionScope::All,
+            SessionQuery { failed: true, .. } => SessionScope::LiveOrFailed,
+            SessionQuery { .. } => SessionScope::NotEnded,
         };
         let page = self.store().sessions(scope, query.workspace, query.cursor, most).await?;
         let page = list(page, |record| {
@@ -55,14 +55,14 @@ impl Operations {
     }
 
     pub async fn session(&self, caller: &Caller, typed: &str) -> Result<Session, OpError> {
-        self.admit(caller, Operation::Read)?;
+        self.admit(caller, OperationKind::Read)?;
         let id = self.session_record(typed).await?.id;
         let session = self.view(id).await?;
         self.shown(caller, session).await
     }
 
     pub async fn start(&self, caller: &Caller, start: NewSession) -> Result<Session, OpError> {
-        self.admit(caller, Operation::StartSession)?;
+        self.admit(caller, OperationKind::StartSession)?;
         may_start(caller, &start)?;
         if start.agent.is_some() && start.protocol.is_some() {
             return Err(OpError::bad_request("`protocol` goes with `command`; a profile has its own"));
@@ -95,11 +95,11 @@ impl Operations {
     }
 
     pub async fn resume(&self, caller: &Caller, typed: &str) -> Result<Session, OpError> {
-        self.admit(caller, Operation::ResumeSession)?;
+        self.admit(caller, OperationKind::ResumeSession)?;
         let record = self.session_record(typed).await?;
         let resumed = self.supervisor().resume(&record, caller.name.clone()).await;
         resumed.map_err(|refused| match refused {
-            StartRefused::Command(CommandError::Refused(Refused::Running)) => OpError::from(refused)
+            StartRefusal::Command(CommandError::Refused(CommandRefusal::Running)) => OpError::from(refused)
                 .hint("stop it first: `intercom stop SES && intercom resume SES`")
                 .naming(&record),
             refused => refused.into(),
@@ -114,7 +114,7 @@ impl Operations {
         typed: &str,
         change: AgentChange,
     ) -> Result<Session, OpError> {
-        self.admit(caller, Operation::ChangeAgent)?;
+        self.admit(caller, OperationKind::ChangeAgent)?;
         let id = self.session_record(typed).await?.id;
         self.supervisor().change_agent(id, change.agent, caller.name.clone()).await?;
         self.kept_view(caller, id).await
@@ -127,7 +127,7 @@ impl Operations {
         typed: &str,
         change: PresetChange,
     ) -> Result<Session, OpError> {
-        self.admit(caller, Operation::ChangePreset)?;
+        self.admit(caller, OperationKind::ChangePreset)?;
         let id = self.session_record(typed).await?.id;
         let preset = parse_preset(&change.preset)?;
         let may_widen = caller.role >= Role::Approver;
@@ -138,8 +138,8 @@ impl Operations {
     /// Ends its processes; returns when its tree is gone.
     pub async fn stop(&self, caller: &Caller, typed: &str, mode: StopMode) -> Result<StopResult, OpError> {
         let operation = match mode {
-            StopMode::Stop => Operation::StopSession,
-            StopMode::Kill => Operation::KillSession,
+            StopMode::Stop => OperationKind::StopSession,
+            StopMode::Kill => OperationKind::KillSession,
         };
         self.admit(caller, operation)?;
         let record = self.session_record(typed).await?;
@@ -158,7 +158,7 @@ impl Operations {
 
     /// Removes a session that has ended, with its log.
     pub async fn remove(&self, caller: &Caller, typed: &str) -> Result<(), OpError> {
-        self.admit(caller, Operation::RemoveSession)?;
+        self.admit(caller, OperationKind::RemoveSession)?;
         let record = self.session_record(typed).await?;
         if self.supervisor().remove(&record, caller.name.clone()).await? {
             return Ok(());
@@ -169,7 +169,7 @@ impl Operations {
 
     /// The session that a person meant.
     pub async fn session_record(&self, typed: &str) -> Result<SessionRecord, OpError> {
-        the("session", typed, self.store().session(typed.to_owned()).await?)
+        require_one("session", typed, self.store().session(typed.to_owned()).await?)
     }
 
     /// The session that a person named, if they named one.
@@ -181,7 +181,11 @@ impl Operations {
     }
 
     /// Hands a command to a session. A refusal names the session in its hint.
-    pub(super) async fn command(&self, session: &SessionRecord, input: Input) -> Result<Done, OpError> {
+    pub(super) async fn command(
+        &self,
+        session: &SessionRecord,
+        input: SessionInput,
+    ) -> Result<CommandOutcome, OpError> {
         let done = self.supervisor().command(session.id, input).await;
         done.map_err(|error| OpError::from(error).naming(session))
     }

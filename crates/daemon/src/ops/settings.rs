@@ -4,11 +4,12 @@ use std::time::Duration;
 
 use serde_json::Value;
 
-use super::{Attachment, Caller, ErrorKind, OpError, Operation, Operations};
-use crate::session::Input;
-use intercom_store::bus::Ear;
+use super::{Caller, ErrorAttachment, ErrorKind, OpError, OperationKind, Operations};
+use crate::session::SessionInput;
+use intercom_store::bus::BellListener;
 use intercom_types::{
-    Event, EventKind, Json as Raw, SessionId, Set, SettingAgreed, SettingChange, SettingSent, SettingWait,
+    ControlChange, Event, EventKind, Json as Raw, SessionId, SettingAgreed, SettingChange, SettingSent,
+    SettingWait,
 };
 
 /// Events of the log that are looked at in one go.
@@ -20,7 +21,7 @@ const REMEMBERING: Duration = Duration::from_secs(10);
 
 /// The result of a change, with the agent's answer if the caller wanted to wait for it.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub enum SettingDone {
+pub enum SettingResult {
     Sent(SettingSent),
     Agreed(SettingAgreed),
 }
@@ -32,13 +33,13 @@ impl Operations {
         caller: &Caller,
         typed: &str,
         change: SettingChange,
-    ) -> Result<SettingDone, OpError> {
-        self.admit(caller, Operation::ChangeSetting)?;
+    ) -> Result<SettingResult, OpError> {
+        self.admit(caller, OperationKind::ChangeSetting)?;
         let SettingChange { mode, model, option, value, wait } = change;
         let set = match (mode, model, option, value) {
-            (Some(mode), None, None, None) => Set::Mode(mode),
-            (None, Some(model), None, None) => Set::Model(model),
-            (None, None, Some(id), Some(value)) => Set::Option { id, value },
+            (Some(mode), None, None, None) => ControlChange::Mode(mode),
+            (None, Some(model), None, None) => ControlChange::Model(model),
+            (None, None, Some(id), Some(value)) => ControlChange::Option { id, value },
             _ => {
                 let message = "exactly one of `mode`, `model`, and `option` with its `value` is needed";
                 return Err(OpError::bad_request(message));
@@ -47,16 +48,16 @@ impl Operations {
         let record = self.session_record(typed).await?;
         let (session, mut ear) = (record.id, self.bell().listen());
         let after = ear.newest();
-        let done = self.command(&record, Input::Set { set, by: caller.name.clone() }).await?;
+        let done = self.command(&record, SessionInput::Set { set, by: caller.name.clone() }).await?;
         let done = match (wait, done.set) {
             (Some(SettingWait::Agent), Some(set)) => {
                 let answered = tokio::time::timeout(AGREEING, self.agreed(session, set, after, ear));
                 let answer = answered.await.map_err(|_| silent())??;
-                SettingDone::Agreed(SettingAgreed { session, set, answer })
+                SettingResult::Agreed(SettingAgreed { session, set, answer })
             }
             (_, set) => {
                 let delivery = super::steering::arrived(done.arrival.outcome().await);
-                SettingDone::Sent(SettingSent { session, set, delivery })
+                SettingResult::Sent(SettingSent { session, set, delivery })
             }
         };
         self.keep(caller, session).await;
@@ -65,11 +66,11 @@ impl Operations {
 
     /// The sessions that the agent itself remembers, as it names them.
     pub async fn agent_sessions(&self, caller: &Caller, typed: &str) -> Result<Value, OpError> {
-        self.admit(caller, Operation::ListAgentSessions)?;
+        self.admit(caller, OperationKind::ListAgentSessions)?;
         let record = self.session_record(typed).await?;
         let (session, mut ear) = (record.id, self.bell().listen());
         let after = ear.newest();
-        self.command(&record, Input::List { by: caller.name.clone() }).await?;
+        self.command(&record, SessionInput::List { by: caller.name.clone() }).await?;
         let answered = async {
             loop {
                 let page = self.store().events(Some(after), Some(session), MANY).await?.unwrap_or_default();
@@ -80,7 +81,7 @@ impl Operations {
                         serde_json::from_str(event.data.as_str()).unwrap_or(Value::Null),
                     );
                 }
-                ear.hear().await;
+                ear.wait_for_ring().await;
             }
         };
         let sessions = tokio::time::timeout(REMEMBERING, answered).await.map_err(|_| silent())??;
@@ -94,7 +95,7 @@ impl Operations {
         session: SessionId,
         set: u64,
         mut after: u64,
-        mut ear: Ear,
+        mut ear: BellListener,
     ) -> Result<Raw, OpError> {
         let gone = || OpError::conflict("ended", "the agent ended before it answered");
         loop {
@@ -109,12 +110,12 @@ impl Operations {
                     Event::SettingRefused(refused) if refused.set == Some(set) => {
                         let error: Value = serde_json::from_str(refused.error.as_str()).unwrap_or_default();
                         return Err(OpError::unprocessable("not_set", refused.reason)
-                            .with(Attachment::AgentError(error)));
+                            .with(ErrorAttachment::AgentError(error)));
                     }
                     _ => {}
                 }
             }
-            if page.is_empty() && !ear.hear().await {
+            if page.is_empty() && !ear.wait_for_ring().await {
                 return Err(gone());
             }
         }

@@ -2,8 +2,8 @@
 
 use std::time::Duration;
 
-use super::{Caller, OpError, Operation, Operations};
-use crate::session::Input;
+use super::{Caller, OpError, OperationKind, Operations};
+use crate::session::SessionInput;
 use intercom_types::{
     Delivery, FailureSeen, InterruptAnswer, InterruptRequest, LadderChange, LadderChoice, NudgeAnswer,
     NudgeRequest, Session, SnoozeRequest, Time, parse_duration,
@@ -19,11 +19,11 @@ impl Operations {
         typed: &str,
         nudge: NudgeRequest,
     ) -> Result<NudgeAnswer, OpError> {
-        self.admit(caller, Operation::Nudge)?;
+        self.admit(caller, OperationKind::Nudge)?;
         let record = self.session_record(typed).await?;
         let usual = || self.supervisor().in_force().nudge_text(record.agent.as_deref());
         let message = nudge.message.unwrap_or_else(usual);
-        let input = Input::Nudge { message: message.clone(), by: caller.name.clone() };
+        let input = SessionInput::Nudge { message: message.clone(), by: caller.name.clone() };
         let done = self.command(&record, input).await?;
         let delivery = arrived(done.arrival.outcome().await);
         self.keep(caller, record.id).await;
@@ -37,11 +37,11 @@ impl Operations {
         typed: &str,
         interrupt: InterruptRequest,
     ) -> Result<InterruptAnswer, OpError> {
-        self.admit(caller, Operation::Interrupt)?;
+        self.admit(caller, OperationKind::Interrupt)?;
         let record = self.session_record(typed).await?;
         let by = caller.name.clone();
         let reason = interrupt.reason.unwrap_or_else(|| format!("interrupted by {by}"));
-        let done = self.command(&record, Input::Interrupt { reason: reason.clone(), by }).await?;
+        let done = self.command(&record, SessionInput::Interrupt { reason: reason.clone(), by }).await?;
         let delivery = match interrupt.wait {
             Some(false) => Some(Delivery::Pending),
             _ => done.arrival.outcome().await,
@@ -57,7 +57,7 @@ impl Operations {
         typed: &str,
         seen: FailureSeen,
     ) -> Result<Session, OpError> {
-        self.admit(caller, Operation::AcknowledgeFailure)?;
+        self.admit(caller, OperationKind::AcknowledgeFailure)?;
         let record = self.session_record(typed).await?;
         let at = seen.at.map(|at| Time::parse(&at).ok_or_else(|| OpError::bad_request("at: must be a time")));
         let at = at.transpose()?;
@@ -74,7 +74,7 @@ impl Operations {
         typed: &str,
         snooze: SnoozeRequest,
     ) -> Result<Session, OpError> {
-        self.admit(caller, Operation::Snooze)?;
+        self.admit(caller, OperationKind::Snooze)?;
         let record = self.session_record(typed).await?;
         let until = match snooze.r#for.as_str() {
             "off" => None,
@@ -85,7 +85,7 @@ impl Operations {
                 Some(Time::now().plus(length.ok_or_else(|| OpError::bad_request(bad))?))
             }
         };
-        self.command(&record, Input::Snooze { until, by: caller.name.clone() }).await?;
+        self.command(&record, SessionInput::Snooze { until, by: caller.name.clone() }).await?;
         self.kept_view(caller, record.id).await
     }
 
@@ -96,10 +96,10 @@ impl Operations {
         typed: &str,
         change: LadderChange,
     ) -> Result<Session, OpError> {
-        self.admit(caller, Operation::ChangeLadder)?;
+        self.admit(caller, OperationKind::ChangeLadder)?;
         let record = self.session_record(typed).await?;
         let choice = parse_ladder(&change.ladder)?;
-        self.command(&record, Input::Ladder { choice, by: caller.name.clone() }).await?;
+        self.command(&record, SessionInput::Ladder { choice, by: caller.name.clone() }).await?;
         self.kept_view(caller, record.id).await
     }
 }

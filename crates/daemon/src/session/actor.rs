@@ -13,20 +13,20 @@ use tokio_util::sync::CancellationToken;
 use tracing::Instrument;
 
 use super::commit::{self, AfterCommit, MessageEncoder, StepSettings};
-use super::handle::{CommandError, Mailbox, OnItsWay, SessionHandle, StopOutcome};
+use super::handle::{CommandError, DeliverySender, Mailbox, SessionHandle, StopOutcome};
 use super::stall::WatchPolicy;
-use super::state::{AgentExit, Input, Refused, RequestAssessor, SessionState, StepEffect};
+use super::state::{AgentExit, CommandRefusal, RequestAssessor, SessionInput, SessionState, StepEffect};
 use intercom_failpoint as failpoint;
-use intercom_host::{AgentProcess, ProcessActivity, ProcessNews, ProcessSpec, RuntimeDir, StopLadder};
+use intercom_host::{AgentProcess, ProcessActivity, ProcessEvent, ProcessSpec, RuntimeDir, StopLadder};
 use intercom_store::{OutgoingChange, SessionWrite, Store, StoreError};
-use intercom_types::{Ask, Delivery, Outbound, StopMode, Time, agent};
+use intercom_types::{AgentCommand, ClearanceRequest, Delivery, StopMode, Time, agent};
 use intercom_wire::driver::Driver;
 use intercom_wire::framing::Framer;
 
 mod command;
-mod desk;
-mod errands;
+mod host_calls;
 mod life;
+mod mailbox;
 mod output;
 mod reassess;
 mod rejections;
@@ -46,11 +46,11 @@ const RETRY_LAST: Duration = Duration::from_secs(2);
 /// The plan to start this session's process and to talk to it.
 pub struct ProcessPlan {
     pub spec: Result<ProcessSpec, String>,
-    pub keep: RuntimeDir,
+    pub runtime_dir: RuntimeDir,
     pub framer: Framer,
     pub driver: Driver,
     pub ladder: StopLadder,
-    pub judge: Arc<dyn RequestAssessor>,
+    pub assessor: Arc<dyn RequestAssessor>,
     pub startup_timeout: Duration,
     /// The description from which the session is started again later, in the supervisor's own form.
     pub launch: String,
@@ -59,13 +59,13 @@ pub struct ProcessPlan {
     /// True if the session is resumed after the machine was restarted.
     pub resume_after_reboot: bool,
     /// Returns the plan for the generation with this number.
-    pub again: Arc<dyn Fn(u32) -> ProcessPlan + Send + Sync>,
+    pub next_plan: Arc<dyn Fn(u32) -> ProcessPlan + Send + Sync>,
 }
 
 impl ProcessPlan {
     fn step_settings<'a>(&'a self, vigil: &'a WatchPolicy, spent_elsewhere: u64) -> StepSettings<'a> {
         let (startup, command_fingerprint) = (self.startup_timeout, self.command_fingerprint.as_str());
-        StepSettings { vigil, startup, command_fingerprint, spent_elsewhere }
+        StepSettings { watch_policy: vigil, startup, command_fingerprint, spent_elsewhere }
     }
 }
 
@@ -79,7 +79,7 @@ impl std::fmt::Debug for ProcessPlan {
 #[derive(Debug)]
 pub enum TaskBeginning {
     /// With a launch or a resume.
-    New(Input),
+    New(SessionInput),
     /// With a process that an earlier daemon started.
     Found(Box<FoundProcess>),
     /// With one that an earlier daemon started and that cannot be found any more.
@@ -121,21 +121,21 @@ async fn until(at: Option<Time>) {
     }
 }
 
-fn voice(plan: &mut ProcessPlan) -> MessageEncoder<'_> {
+fn encoder(plan: &mut ProcessPlan) -> MessageEncoder<'_> {
     MessageEncoder { framer: &mut plan.framer, driver: &mut plan.driver }
 }
 
 pub use command::failed_commands;
 pub use output::quarantined_lines;
 
-pub type Started = oneshot::Receiver<Result<(), StartError>>;
+pub type StartReceiver = oneshot::Receiver<Result<(), StartError>>;
 
 /// The owner of one session, before it runs.
 pub struct SessionActor {
     state: SessionState,
     plan: ProcessPlan,
     store: Store,
-    desk: Mailbox,
+    mailbox: Mailbox,
     /// True while there is too little free disk: the agent's output stays in its pipe.
     paused: watch::Receiver<bool>,
     process: Option<AgentProcess>,
@@ -152,15 +152,15 @@ pub struct SessionActor {
     rejections: u32,
     starting: Option<oneshot::Sender<Result<(), StartError>>>,
     /// The waiting command that had the first process of a deferred session started.
-    waking: Option<OnItsWay>,
+    waking: Option<DeliverySender>,
     stoppers: Vec<oneshot::Sender<Result<StopOutcome, CommandError>>>,
     stopped: StopOutcome,
     /// A stop that was carried out while the store did not work: recorded with whatever is recorded next.
     unrecorded: Vec<StepEffect>,
     /// News that came while an earlier write was tried again. Bounded: at most what is under way, and the exit.
-    unheard: VecDeque<ProcessNews>,
+    deferred_news: VecDeque<ProcessEvent>,
     /// The commands that wait to hear that a message has arrived, by the message's number.
-    arrivals: Vec<(u64, OnItsWay)>,
+    arrivals: Vec<(u64, DeliverySender)>,
     /// The launch description goes into the first snapshot.
     launch: Option<String>,
     /// The store and this session disagree: nothing more can be recorded.
@@ -168,7 +168,7 @@ pub struct SessionActor {
     /// A look at its processes that the system has not finished.
     looking: Option<tokio::task::JoinHandle<Option<ProcessActivity>>>,
     /// The host calls that run for the agent.
-    errands: errands::RunningHostCalls,
+    host_calls: host_calls::RunningHostCalls,
     /// Pending clearances under another policy.
     reassessment: reassess::PolicyReassessment,
     /// The daemon goes and the agent stays. Of this session alone.
@@ -190,9 +190,9 @@ pub struct TaskExit {
 }
 
 impl TaskExit {
-    pub fn tell(self) {
+    pub fn notify_stoppers(self) {
         for reply in self.stoppers {
-            let result = self.stopped.clone().ok_or(CommandError::Refused(Refused::Left));
+            let result = self.stopped.clone().ok_or(CommandError::Refused(CommandRefusal::Left));
             reply.send(result).ok(); // the caller may have gone
         }
     }
@@ -206,16 +206,16 @@ impl SessionActor {
         paused: watch::Receiver<bool>,
         leave: CancellationToken,
         generation: u32,
-    ) -> (Self, SessionHandle, Started) {
+    ) -> (Self, SessionHandle, StartReceiver) {
         let (handle, desk) = SessionHandle::new(state.id(), state.spec().name.clone(), generation);
         let (starting, started) = oneshot::channel();
-        let reassessment = reassess::PolicyReassessment::new(plan.judge.policy());
+        let reassessment = reassess::PolicyReassessment::new(plan.assessor.policy());
         let actor = Self {
             launch: Some(plan.launch.clone()),
             state,
             plan,
             store,
-            desk,
+            mailbox: desk,
             paused,
             process: None,
             buf: BytesMut::new(),
@@ -229,11 +229,11 @@ impl SessionActor {
             stoppers: Vec::new(),
             stopped: StopOutcome::default(),
             unrecorded: Vec::new(),
-            unheard: VecDeque::new(),
+            deferred_news: VecDeque::new(),
             arrivals: Vec::new(),
             abandoned: false,
             looking: None,
-            errands: errands::RunningHostCalls::default(),
+            host_calls: host_calls::RunningHostCalls::default(),
             reassessment,
             leave,
         };
@@ -283,7 +283,7 @@ impl SessionActor {
             }
         };
         life.instrument(span).await;
-        self.farewell()
+        self.into_task_exit()
     }
 
     /// One thing that happens.
@@ -291,30 +291,33 @@ impl SessionActor {
         if !self.unrecorded.is_empty() {
             return self.absorb(Vec::new(), None).await;
         }
-        if let Some(news) = self.unheard.pop_front() {
-            return self.heard(news).await;
+        if let Some(news) = self.deferred_news.pop_front() {
+            return self.handle_news(news).await;
         }
         if self.process.is_none() && (self.state.resting().is_some() || self.state.is_deferred()) {
             return self.rest().await;
         }
         // Who is not listened to cannot be told from who is silent.
         let paused = *self.paused.borrow();
-        let due = self.state.next_due(Time::now(), &self.vigil()).filter(|_| !paused);
+        let due = self.state.next_due(Time::now(), &self.watch_policy()).filter(|_| !paused);
         let Some(process) = &mut self.process else {
             // Unreachable by construction; ending beats hanging.
             let reason = "the process was lost".to_owned();
             return self
-                .absorb(vec![Input::Exited(Box::new(AgentExit { reason, ..AgentExit::default() }))], None)
+                .absorb(
+                    vec![SessionInput::Exited(Box::new(AgentExit { reason, ..AgentExit::default() }))],
+                    None,
+                )
                 .await;
         };
         let may_read = self.state.may_read() && !paused;
         tokio::select! {
             biased;
-            Some(message) = self.desk.inbox.recv() => self.serve(message).await,
-            Some(news) = process.news.recv() => self.heard(news).await,
-            Some(report) = self.errands.next() => self.reported(report).await,
+            Some(message) = self.mailbox.inbox.recv() => self.serve(message).await,
+            Some(news) = process.events.recv() => self.handle_news(news).await,
+            Some(report) = self.host_calls.next() => self.reported(report).await,
             step = self.reassessment.next() => self.reassessed(step).await,
-            () = until(self.state.next_expiry()) => self.absorb(vec![Input::Expire], None).await,
+            () = until(self.state.next_expiry()) => self.absorb(vec![SessionInput::Expire], None).await,
             () = until(due) => self.look().await,
             () = std::future::ready(()), if may_read && self.more => self.digest().await,
             Some(chunk) = process.output.recv(), if may_read => {
@@ -326,23 +329,23 @@ impl SessionActor {
             }
             () = self.leave.cancelled() => {}
             // Woken to look again whether there is room on the disk.
-            Ok(()) = self.paused.changed() => self.absorb(vec![Input::Listening], None).await,
+            Ok(()) = self.paused.changed() => self.absorb(vec![SessionInput::Listening], None).await,
             // Its output is at an end, and there is nothing to do until its exit is told.
             else => std::future::pending().await,
         }
     }
 
-    async fn heard(&mut self, news: ProcessNews) {
+    async fn handle_news(&mut self, news: ProcessEvent) {
         let (mut settled, mut departure) = (Vec::new(), None);
         let mut next = Some(news);
         while let Some(news) = next {
             match news {
-                ProcessNews::Written { n } => settled.push((n, None)),
-                ProcessNews::Failed { n, cause } => settled.push((n, Some(cause))),
-                ProcessNews::Exited(gone) => departure = Some(gone),
+                ProcessEvent::Written { n } => settled.push((n, None)),
+                ProcessEvent::Failed { n, cause } => settled.push((n, Some(cause))),
+                ProcessEvent::Exited(gone) => departure = Some(gone),
             }
             let process = self.process.as_mut().filter(|_| departure.is_none());
-            next = self.unheard.pop_front().or_else(|| process?.news.try_recv().ok());
+            next = self.deferred_news.pop_front().or_else(|| process?.events.try_recv().ok());
         }
         self.settle(settled).await;
         if let Some(departure) = departure {
@@ -359,8 +362,8 @@ impl SessionActor {
         let outgoing = settled.iter().map(|(n, _)| OutgoingChange::Settled { n: *n }).collect();
         let mut causes: BTreeMap<u64, Option<String>> = settled.iter().cloned().collect();
         let inputs = settled.into_iter().map(|(n, cause)| match cause {
-            None => Input::Delivered { n },
-            Some(cause) => Input::Undelivered { n, cause },
+            None => SessionInput::Delivered { n },
+            Some(cause) => SessionInput::Undelivered { n, cause },
         });
         self.absorb_with(inputs.collect(), None, outgoing).await;
         failpoint::visit("news.committed");
@@ -376,8 +379,8 @@ impl SessionActor {
     }
 
     /// A request for a clearance is looked at before it is recorded.
-    fn assessed(&self, ask: Ask) -> impl Future<Output = Input> + Send + use<> {
-        let (judge, about, asked) = (Arc::clone(&self.plan.judge), self.state.spec().clone(), ask.clone());
+    fn assessed(&self, ask: ClearanceRequest) -> impl Future<Output = SessionInput> + Send + use<> {
+        let (judge, about, asked) = (Arc::clone(&self.plan.assessor), self.state.spec().clone(), ask.clone());
         let (fallback, who) = (Arc::clone(&judge), about.clone());
         // With nothing to look at but its words, it takes no time. Otherwise on a thread of its own: it may follow links on a
         // file system that takes its time.
@@ -394,32 +397,32 @@ impl SessionActor {
                 tracing::error!("a request could not be assessed: people are asked");
                 fallback.unassessed(&who)
             });
-            Input::Asked(Box::new(ask), Box::new(assessed))
+            SessionInput::ClearanceRequested(Box::new(ask), Box::new(assessed))
         }
     }
 
     /// Only what is limited is counted.
     fn spent_elsewhere(&self, vigil: &WatchPolicy) -> u64 {
-        let spent = &self.state.told().spent;
+        let spent = &self.state.agent_info().spent;
         if spent.cost_micros == 0 && vigil.spend.per_day.is_none() {
             return 0;
         }
         let today = agent::day(Time::now());
-        self.plan.judge.spends(self.state.id(), today, spent.on(today))
+        self.plan.assessor.record_spend(self.state.id(), today, spent.cost_on_day(today))
     }
 
-    fn vigil(&self) -> Arc<WatchPolicy> {
-        self.plan.judge.vigil(self.state.spec())
+    fn watch_policy(&self) -> Arc<WatchPolicy> {
+        self.plan.assessor.watch_policy(self.state.spec())
     }
 
-    fn step(&mut self, input: Input, effects: &mut Vec<StepEffect>) -> Result<(), Refused> {
-        let vigil = self.vigil();
+    fn step(&mut self, input: SessionInput, effects: &mut Vec<StepEffect>) -> Result<(), CommandRefusal> {
+        let vigil = self.watch_policy();
         let spent_elsewhere = self.spent_elsewhere(&vigil);
         let settings = self.plan.step_settings(&vigil, spent_elsewhere);
         commit::step(&mut self.state, settings, input, effects)
     }
 
-    async fn absorb(&mut self, inputs: Vec<Input>, consumed: Option<u64>) {
+    async fn absorb(&mut self, inputs: Vec<SessionInput>, consumed: Option<u64>) {
         self.absorb_with(inputs, consumed, Vec::new()).await;
     }
 
@@ -427,13 +430,13 @@ impl SessionActor {
     /// refused.
     async fn absorb_with(
         &mut self,
-        inputs: Vec<Input>,
+        inputs: Vec<SessionInput>,
         consumed: Option<u64>,
         outgoing: Vec<OutgoingChange>,
     ) {
         let mut effects = std::mem::take(&mut self.unrecorded);
         effects.reserve(inputs.len() + 4);
-        let vigil = self.vigil();
+        let vigil = self.watch_policy();
         let spent_elsewhere = self.spent_elsewhere(&vigil);
         for input in inputs {
             let settings = self.plan.step_settings(&vigil, spent_elsewhere);
@@ -464,7 +467,7 @@ impl SessionActor {
                     if let Some(process) = self.process.take() {
                         process.kill();
                     }
-                    self.abandon_errands().await;
+                    self.abandon_host_calls().await;
                     return;
                 }
             }
@@ -484,7 +487,7 @@ impl SessionActor {
         outgoing: Vec<OutgoingChange>,
         consumed: Option<u64>,
     ) -> (SessionWrite, Vec<AfterCommit>) {
-        let (mut write, todo) = commit::prepare(&mut self.state, effects, Some(voice(&mut self.plan)));
+        let (mut write, todo) = commit::prepare(&mut self.state, effects, Some(encoder(&mut self.plan)));
         write.outgoing.splice(0..0, outgoing);
         write.consumed = consumed.or(write.consumed);
         // What a driver remembers goes with how far it has read.
@@ -504,13 +507,13 @@ impl SessionActor {
                 AfterCommit::Send { n, message } => process.send(n, message),
                 AfterCommit::Stop(StopMode::Stop) => {
                     let reason = "the session is being stopped".to_owned();
-                    let mut voice = voice(&mut self.plan);
-                    let mut interrupt = voice.say(&Outbound::Interrupt { reason });
-                    interrupt.extend(voice.say(&Outbound::Close));
+                    let mut voice = encoder(&mut self.plan);
+                    let mut interrupt = voice.encode(&AgentCommand::Interrupt { reason });
+                    interrupt.extend(voice.encode(&AgentCommand::Close));
                     process.stop(StopLadder { interrupt, ..self.plan.ladder.clone() });
                 }
                 AfterCommit::Stop(StopMode::Kill) => process.kill(),
-                AfterCommit::Do { request, job } => self.begin_errand(request, job),
+                AfterCommit::Do { request, job } => self.start_host_call(request, job),
             }
         }
     }
@@ -521,7 +524,7 @@ impl SessionActor {
         }
     }
 
-    fn farewell(self) -> TaskExit {
+    fn into_task_exit(self) -> TaskExit {
         if self.state.is_ended() {
             tracing::info!(session.id = %self.state.id(), "the session ended");
         } else if !self.abandoned && self.process.is_some() {

@@ -2,11 +2,11 @@
 
 use std::time::Duration;
 
-use super::errand::HostCallJob;
+use super::host_call::HostCallJob;
 use super::stall::WatchPolicy;
-use super::state::{Input, Refused, SessionState, StepContext, StepEffect};
+use super::state::{CommandRefusal, SessionInput, SessionState, StepContext, StepEffect};
 use intercom_store::{OutgoingChange, SessionSnapshot, SessionWrite};
-use intercom_types::{EventKind, NewEvent, Outbound, RequestId, StopMode, Time, id};
+use intercom_types::{AgentCommand, EventKind, NewEvent, RequestId, StopMode, Time, id};
 use intercom_wire::driver::Driver;
 use intercom_wire::framing::Framer;
 
@@ -26,7 +26,7 @@ pub(super) struct MessageEncoder<'a> {
 
 impl MessageEncoder<'_> {
     /// Nothing at all, if the protocol has no words for it.
-    pub(super) fn say(&mut self, message: &Outbound) -> Vec<u8> {
+    pub(super) fn encode(&mut self, message: &AgentCommand) -> Vec<u8> {
         self.driver.encode(message).map(|text| self.framer.wrap(&text)).unwrap_or_default()
     }
 }
@@ -34,7 +34,7 @@ impl MessageEncoder<'_> {
 /// The settings that hold for a session at this moment.
 #[derive(Debug, Clone, Copy)]
 pub(super) struct StepSettings<'a> {
-    pub(super) vigil: &'a WatchPolicy,
+    pub(super) watch_policy: &'a WatchPolicy,
     pub(super) startup: Duration,
     pub(super) command_fingerprint: &'a str,
     pub(super) spent_elsewhere: u64,
@@ -42,8 +42,8 @@ pub(super) struct StepSettings<'a> {
 
 impl<'a> StepSettings<'a> {
     /// Those of a session that has no process, and gets none by this step.
-    pub(super) fn without_process(vigil: &'a WatchPolicy) -> Self {
-        Self { vigil, startup: Duration::ZERO, command_fingerprint: "", spent_elsewhere: 0 }
+    pub(super) fn without_process(watch_policy: &'a WatchPolicy) -> Self {
+        Self { watch_policy, startup: Duration::ZERO, command_fingerprint: "", spent_elsewhere: 0 }
     }
 }
 
@@ -51,13 +51,14 @@ impl<'a> StepSettings<'a> {
 pub(super) fn step(
     state: &mut SessionState,
     settings: StepSettings<'_>,
-    input: Input,
+    input: SessionInput,
     effects: &mut Vec<StepEffect>,
-) -> Result<(), Refused> {
-    let StepSettings { vigil, startup, command_fingerprint, spent_elsewhere } = settings;
+) -> Result<(), CommandRefusal> {
+    let StepSettings { watch_policy: vigil, startup, command_fingerprint, spent_elsewhere } = settings;
     let mut seed = id::seed;
     let (now, seed) = (Time::now(), &mut seed);
-    let mut cx = StepContext { now, seed, vigil, startup, command_fingerprint, spent_elsewhere };
+    let mut cx =
+        StepContext { now, seed, watch_policy: vigil, startup, command_fingerprint, spent_elsewhere };
     state.step(&mut cx, input, effects)
 }
 
@@ -73,7 +74,7 @@ pub(super) fn prepare(
         match effect {
             StepEffect::Record(event) => events.push(event),
             StepEffect::Send { n, message } => {
-                let message = voice.as_mut().map(|voice| voice.say(&message)).unwrap_or_default();
+                let message = voice.as_mut().map(|voice| voice.encode(&message)).unwrap_or_default();
                 outgoing.push(OutgoingChange::Sent { n, message: message.clone() });
                 todo.push(AfterCommit::Send { n, message });
             }

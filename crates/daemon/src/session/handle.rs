@@ -6,8 +6,8 @@ use std::time::Duration;
 use tokio::sync::{mpsc, oneshot};
 
 use super::actor::ProcessPlan;
-use super::state::{Input, Refused};
-use intercom_host::Observer;
+use super::state::{CommandRefusal, SessionInput};
+use intercom_host::ProcessObserver;
 use intercom_store::StoreError;
 use intercom_types::{Delivery, PromptId, SessionId, StopMode};
 
@@ -20,7 +20,7 @@ const ARRIVING: Duration = Duration::from_secs(2);
 #[derive(Debug, thiserror::Error)]
 pub enum CommandError {
     #[error(transparent)]
-    Refused(#[from] Refused),
+    Refused(#[from] CommandRefusal),
     #[error(transparent)]
     Store(#[from] StoreError),
     /// A panic, and so a bug; nothing has changed.
@@ -41,7 +41,7 @@ pub struct StopOutcome {
 
 /// The result of a command once it is committed.
 #[derive(Debug)]
-pub struct Done {
+pub struct CommandOutcome {
     /// The id of the prompt, if the command was one.
     pub prompt: Option<PromptId>,
     /// The number of the setting, if the command sets something.
@@ -55,10 +55,10 @@ pub struct Done {
 pub struct ArrivalWatch(oneshot::Receiver<Delivery>);
 
 /// The session's side: told how it ended, or dropped when there is nothing more to wait for.
-pub(super) type OnItsWay = oneshot::Sender<Delivery>;
+pub(super) type DeliverySender = oneshot::Sender<Delivery>;
 
 impl ArrivalWatch {
-    pub(super) fn new() -> (OnItsWay, Self) {
+    pub(super) fn new() -> (DeliverySender, Self) {
         let (on_its_way, arrival) = oneshot::channel();
         (on_its_way, Self(arrival))
     }
@@ -79,8 +79,8 @@ impl ArrivalWatch {
 
 pub(super) enum SessionCommand {
     Command {
-        input: Input,
-        reply: oneshot::Sender<Result<Done, CommandError>>,
+        input: SessionInput,
+        reply: oneshot::Sender<Result<CommandOutcome, CommandError>>,
     },
     Stop {
         how: StopMode,
@@ -94,9 +94,9 @@ pub(super) enum SessionCommand {
     },
     /// Another agent, and how it is started.
     Agent {
-        input: Input,
+        input: SessionInput,
         plan: Box<ProcessPlan>,
-        reply: oneshot::Sender<Result<Done, CommandError>>,
+        reply: oneshot::Sender<Result<CommandOutcome, CommandError>>,
     },
 }
 
@@ -109,17 +109,17 @@ pub struct SessionHandle {
     pub generation: u32,
     inbox: mpsc::Sender<SessionCommand>,
     /// Set by the session's task when a process starts; held for the moment of a copy.
-    observer: Arc<Mutex<Option<Observer>>>,
+    observer: Arc<Mutex<Option<ProcessObserver>>>,
 }
 
 /// The owner's side of a handle.
 pub(super) struct Mailbox {
     pub(super) inbox: mpsc::Receiver<SessionCommand>,
-    observer: Arc<Mutex<Option<Observer>>>,
+    observer: Arc<Mutex<Option<ProcessObserver>>>,
 }
 
 impl Mailbox {
-    pub(super) fn publish(&self, observer: Observer) {
+    pub(super) fn publish(&self, observer: ProcessObserver) {
         *self.observer.lock().unwrap_or_else(PoisonError::into_inner) = Some(observer);
     }
 }
@@ -135,37 +135,41 @@ impl SessionHandle {
     }
 
     /// Answers when the command is committed.
-    pub async fn command(&self, input: Input) -> Result<Done, CommandError> {
+    pub async fn command(&self, input: SessionInput) -> Result<CommandOutcome, CommandError> {
         let (reply, answer) = oneshot::channel();
         self.put(SessionCommand::Command { input, reply })?;
-        answer.await.unwrap_or(Err(CommandError::Refused(Refused::Ended)))
+        answer.await.unwrap_or(Err(CommandError::Refused(CommandRefusal::Ended)))
     }
 
     /// Answers when the process and its group are gone.
     pub async fn stop(&self, how: StopMode, by: String) -> Result<StopOutcome, CommandError> {
         let (reply, answer) = oneshot::channel();
         self.put(SessionCommand::Stop { how, by, reply })?;
-        answer.await.unwrap_or(Err(CommandError::Refused(Refused::Ended)))
+        answer.await.unwrap_or(Err(CommandError::Refused(CommandRefusal::Ended)))
     }
 
     /// Stops gently, but leaves a session that waits for its first prompt: the next daemon continues with it.
     pub async fn drain(&self, by: String) -> Result<StopOutcome, CommandError> {
         let (reply, answer) = oneshot::channel();
         self.put(SessionCommand::Drain { by, reply })?;
-        answer.await.unwrap_or(Err(CommandError::Refused(Refused::Ended)))
+        answer.await.unwrap_or(Err(CommandError::Refused(CommandRefusal::Ended)))
     }
 
     /// Another agent for a session that has had none.
-    pub async fn agent(&self, input: Input, plan: ProcessPlan) -> Result<Done, CommandError> {
+    pub async fn agent(
+        &self,
+        input: SessionInput,
+        plan: ProcessPlan,
+    ) -> Result<CommandOutcome, CommandError> {
         let (reply, answer) = oneshot::channel();
         self.put(SessionCommand::Agent { input, plan: Box::new(plan), reply })?;
-        answer.await.unwrap_or(Err(CommandError::Refused(Refused::Ended)))
+        answer.await.unwrap_or(Err(CommandError::Refused(CommandRefusal::Ended)))
     }
 
     fn put(&self, message: SessionCommand) -> Result<(), CommandError> {
         self.inbox.try_send(message).map_err(|error| match error {
             mpsc::error::TrySendError::Full(_) => CommandError::Overloaded,
-            mpsc::error::TrySendError::Closed(_) => CommandError::Refused(Refused::Ended),
+            mpsc::error::TrySendError::Closed(_) => CommandError::Refused(CommandRefusal::Ended),
         })
     }
 
@@ -175,7 +179,7 @@ impl SessionHandle {
     }
 
     /// A look at the live process.
-    pub fn observer(&self) -> Option<Observer> {
+    pub fn observer(&self) -> Option<ProcessObserver> {
         self.observer.lock().unwrap_or_else(PoisonError::into_inner).clone()
     }
 }

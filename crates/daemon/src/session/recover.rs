@@ -5,16 +5,20 @@ use std::sync::Arc;
 use super::commit::{StepSettings, prepare, step};
 use super::handle::CommandError;
 use super::stall::WatchPolicy;
-use super::state::{AdoptedProcess, AgentExit, Input, SessionState};
+use super::state::{AdoptedProcess, AgentExit, SessionInput, SessionState};
 use intercom_store::{OutgoingChange, Store, StoreError};
 
 /// Records the end of a session that has no process any more. What was open is withdrawn, visibly.
-pub async fn bury(store: &Store, mut state: SessionState, reason: &str) -> Result<(), StoreError> {
+pub async fn record_lost_process(
+    store: &Store,
+    mut state: SessionState,
+    reason: &str,
+) -> Result<(), StoreError> {
     let mut effects = Vec::new();
     let gone = AgentExit { reason: reason.to_owned(), ..AgentExit::default() };
     let vigil = WatchPolicy::off();
     let settings = StepSettings::without_process(&vigil);
-    if step(&mut state, settings, Input::Exited(Box::new(gone)), &mut effects).is_err() {
+    if step(&mut state, settings, SessionInput::Exited(Box::new(gone)), &mut effects).is_err() {
         return Ok(()); // it had ended before
     }
     let (mut write, _) = prepare(&mut state, effects, None);
@@ -23,7 +27,7 @@ pub async fn bury(store: &Store, mut state: SessionState, reason: &str) -> Resul
 }
 
 /// A change to a session that has no process. The caller sees to it that nobody starts one meanwhile.
-pub async fn amend(store: &Store, mut state: SessionState, input: Input) -> Result<(), CommandError> {
+pub async fn amend(store: &Store, mut state: SessionState, input: SessionInput) -> Result<(), CommandError> {
     let mut effects = Vec::new();
     step(&mut state, StepSettings::without_process(&WatchPolicy::off()), input, &mut effects)?;
     let (write, _) = prepare(&mut state, effects, None);
@@ -45,7 +49,7 @@ pub async fn adopt(
     let mut effects = Vec::new();
     let vigil = WatchPolicy::off();
     let settings = StepSettings::without_process(&vigil);
-    if step(state, settings, Input::Adopt(Box::new(adoption)), &mut effects).is_err() {
+    if step(state, settings, SessionInput::Adopt(Box::new(adoption)), &mut effects).is_err() {
         return Ok(()); // it is never refused
     }
     let (mut write, _) = prepare(state, effects, None);

@@ -55,7 +55,7 @@ pub enum ProcessEnding<'a> {
 
 /// The decision after an end.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum NextLife {
+pub enum RestartDecision {
     End,
     /// Again at this time; the how manieth within the window.
     Again(Time, u32),
@@ -70,21 +70,21 @@ pub fn next(
     ended: ProcessEnding<'_>,
     now: Time,
     jitter: u8,
-) -> NextLife {
+) -> RestartDecision {
     let again = match (ended, terms.policy) {
         (ProcessEnding::ToRestart, _) | (_, RestartCondition::Always) => true,
         (ProcessEnding::Itself(exit), RestartCondition::OnFailure) => exit.code != Some(0),
         (ProcessEnding::Itself(_), RestartCondition::Never) => false,
     };
     if !again {
-        return NextLife::End;
+        return RestartDecision::End;
     }
     let lately = before.iter().filter(|at| now.since(**at) < terms.window && **at <= now).count();
     let lately = u32::try_from(lately).unwrap_or(u32::MAX);
     if lately >= terms.budget {
-        return NextLife::Park;
+        return RestartDecision::Park;
     }
-    NextLife::Again(now.plus(wait(terms, lately, jitter)), lately + 1)
+    RestartDecision::Again(now.plus(wait(terms, lately, jitter)), lately + 1)
 }
 
 /// Twice as long each time; somewhere between half of it and all of it, so that many do not come back at once.
@@ -125,7 +125,7 @@ mod tests {
         ] {
             let next =
                 next(&terms(policy), &VecDeque::new(), ProcessEnding::Itself(exit), Time::from_millis(0), 0);
-            assert_eq!(matches!(next, NextLife::Again(..)), again, "{policy:?} {exit}");
+            assert_eq!(matches!(next, RestartDecision::Again(..)), again, "{policy:?} {exit}");
         }
         let forced = next(
             &terms(RestartCondition::Never),
@@ -134,7 +134,7 @@ mod tests {
             Time::from_millis(0),
             255,
         );
-        assert_eq!(forced, NextLife::Again(Time::from_millis(1000), 1));
+        assert_eq!(forced, RestartDecision::Again(Time::from_millis(1000), 1));
     }
 
     proptest! {
@@ -145,14 +145,14 @@ mod tests {
             let mut waits = Vec::new();
             for jitter in jitters {
                 match next(&terms, &before, ProcessEnding::ToRestart, now, jitter) {
-                    NextLife::Again(at, attempt) => {
+                    RestartDecision::Again(at, attempt) => {
                         prop_assert_eq!(attempt as usize, before.len() + 1);
                         waits.push(at.since(now));
                         before.push_back(at);
                         now = at;
                     }
-                    NextLife::Park => break,
-                    NextLife::End => prop_assert!(false, "it is always started again"),
+                    RestartDecision::Park => break,
+                    RestartDecision::End => prop_assert!(false, "it is always started again"),
                 }
             }
             prop_assert_eq!(waits.len(), 3);
@@ -162,7 +162,7 @@ mod tests {
             }
             // Later it may try again.
             let later = now.plus(terms.window);
-            prop_assert!(matches!(next(&terms, &before, ProcessEnding::ToRestart, later, 0), NextLife::Again(_, 1)));
+            prop_assert!(matches!(next(&terms, &before, ProcessEnding::ToRestart, later, 0), RestartDecision::Again(_, 1)));
         }
     }
 }

@@ -24,7 +24,7 @@ use std::time::Duration;
 use serde::{Deserialize, Serialize};
 
 use intercom_host::ProcessActivity;
-use intercom_types::{LadderChoice, Rung, Running, Situation, Standing, Time};
+use intercom_types::{AgentCondition, LadderChoice, Rung, RunningWork, Situation, Time};
 
 mod ladder;
 #[cfg(test)]
@@ -154,7 +154,7 @@ pub struct ReachedLimit {
 }
 
 #[derive(Debug, Clone, PartialEq, Eq)]
-struct ActivityLook {
+struct ActivitySample {
     at: Time,
     activity: ProcessActivity,
     /// It was compared with an earlier one.
@@ -173,16 +173,16 @@ pub struct ActivityTracker {
     told: Option<Time>,
     /// Since when a process of it is seen stopped.
     stopped: Option<Time>,
-    tools: BTreeMap<String, Running>,
+    tools: BTreeMap<String, RunningWork>,
     /// Not kept: what it has said since an earlier daemon looked may still be on its way to us.
     #[serde(skip)]
-    look: Option<ActivityLook>,
+    look: Option<ActivitySample>,
     /// When it was classified last.
     #[serde(skip)]
     looked: Option<Time>,
     /// The time at which the snapshot last had this record.
     #[serde(skip)]
-    kept: Option<Time>,
+    saved_at: Option<Time>,
     pub(super) limit: Option<ReachedLimit>,
     /// The number of times in a row that it was told that a limit was over.
     resumes: u32,
@@ -196,12 +196,12 @@ pub struct ActivityTracker {
 
 impl ActivityTracker {
     /// The agent said something, or a person did: the clock begins anew.
-    pub(super) fn heard(&mut self, now: Time) {
+    pub(super) fn record_sign_of_life(&mut self, now: Time) {
         self.said = Some(now);
     }
 
     /// A line of ours has reached it. While it is stuck, reading that is not its own work.
-    pub(super) fn told(&mut self, now: Time) {
+    pub(super) fn record_delivery(&mut self, now: Time) {
         if self.episode.is_some() {
             self.told = Some(now);
         }
@@ -210,7 +210,7 @@ impl ActivityTracker {
     pub(super) fn beat(&mut self, progress: u64, now: Time) {
         self.beat = Some(now);
         if self.progress.replace(progress) != Some(progress) {
-            self.heard(now);
+            self.record_sign_of_life(now);
         }
     }
 
@@ -220,7 +220,7 @@ impl ActivityTracker {
         if !open {
             self.tools.remove(&*id);
         } else if self.tools.len() < MAX_TOOLS || self.tools.contains_key(&*id) {
-            let running = || Running { name: short(name), since: now };
+            let running = || RunningWork { name: short(name), since: now };
             self.tools.entry(id.into_owned()).or_insert_with(running);
         }
     }
@@ -234,10 +234,10 @@ impl ActivityTracker {
     }
 
     /// A new process: nothing is known of it.
-    pub(super) fn anew(&mut self, now: Time) {
+    pub(super) fn reset_for_process(&mut self, now: Time) {
         let Self { snoozed_until, choice, episode, relapse, resumes, .. } = std::mem::take(self);
         *self = Self { resumes, snoozed_until, choice, episode, relapse, ..Self::default() };
-        self.heard(now);
+        self.record_sign_of_life(now);
     }
 
     pub(super) fn limited(&mut self, kind: &str, until: Option<Time>, now: Time) {
@@ -257,7 +257,7 @@ impl ActivityTracker {
         // Far more time has passed than was waited for: the machine slept, and the agent with it.
         if self.look.as_ref().is_some_and(|look| now.since(look.at) > IDLE_PACE * 5) {
             self.look = None;
-            self.heard(now);
+            self.record_sign_of_life(now);
         }
         let Some(activity) = activity else {
             (self.look, self.stopped) = (None, None);
@@ -279,12 +279,12 @@ impl ActivityTracker {
             return;
         }
         let reading = READING.min(vigil.verify / 4);
-        let reads = |before: &ActivityLook| self.told.is_some_and(|told| before.at < told.plus(reading));
-        let works = |before: &ActivityLook| stirs(&before.activity, &activity, now.since(before.at));
+        let reads = |before: &ActivitySample| self.told.is_some_and(|told| before.at < told.plus(reading));
+        let works = |before: &ActivitySample| stirs(&before.activity, &activity, now.since(before.at));
         if before.as_ref().is_some_and(|before| works(before) && !reads(before)) {
             self.stirred = Some(now);
         }
-        self.look = Some(ActivityLook { at: now, activity, measured: before.is_some() });
+        self.look = Some(ActivitySample { at: now, activity, measured: before.is_some() });
     }
 
     /// A clock that was set back: what lies in its future is now.
@@ -316,32 +316,32 @@ impl ActivityTracker {
     }
 
     /// Returns what is running: a tool that it told of, or the first process that began in this turn.
-    fn running(&self, setting: &WatchSetting) -> Option<Running> {
+    fn running(&self, setting: &WatchSetting) -> Option<RunningWork> {
         let told = self.tools.values().min_by_key(|tool| tool.since).cloned();
         told.or_else(|| {
             let (look, turn) = (self.look.as_ref()?, setting.turn?.minus_millis(TICK_MILLIS));
             let began = |age: u64| look.at.minus_millis(i64::try_from(age).unwrap_or(i64::MAX));
             let children = look.activity.children.iter().filter(|child| !child.is_part);
-            let children =
-                children.map(|child| Running { name: child.name.clone(), since: began(child.age_millis) });
+            let children = children
+                .map(|child| RunningWork { name: child.name.clone(), since: began(child.age_millis) });
             children.into_iter().find(|child| child.since >= turn)
         })
     }
 
     /// Where it stands, and why.
-    pub(super) fn standing(&self, setting: &WatchSetting, vigil: &WatchPolicy) -> Standing {
+    pub(super) fn condition(&self, setting: &WatchSetting, vigil: &WatchPolicy) -> AgentCondition {
         let WatchSetting { now, started, turn, open } = *setting;
-        let standing = |state, since| Standing {
+        let standing = |state, since| AgentCondition {
             snoozed_until: self.snoozed_until.filter(|until| *until > now),
             ladder_off: self.rungs(vigil).is_empty(),
-            ..Standing::new(state, since)
+            ..AgentCondition::new(state, since)
         };
         if open {
             return standing(Situation::WaitingForYou, self.waiting.unwrap_or(now));
         }
         if let Some(limit) = &self.limit {
             let (why, until) = (format!("{} limit", limit.kind), Some(limit.until));
-            return Standing { why, until, ..standing(Situation::WaitingForService, limit.since) };
+            return AgentCondition { why, until, ..standing(Situation::WaitingForService, limit.since) };
         }
         let talk = self.talk(vigil).or(turn).unwrap_or(started);
         let stirred = self.stirred.filter(|stirred| *stirred > talk);
@@ -352,7 +352,7 @@ impl ActivityTracker {
         {
             let name = self.look.as_ref().and_then(|look| look.activity.stopped.clone()).unwrap_or_default();
             let (why, done) = (format!("{name} is stopped by a signal"), self.done(vigil));
-            return Standing { why, done, ..standing(Situation::Gone, since) };
+            return AgentCondition { why, done, ..standing(Situation::Gone, since) };
         }
         let Some(turn) = turn else { return standing(Situation::Idle, started) };
         let running = self.running(setting);
@@ -378,7 +378,7 @@ impl ActivityTracker {
         let why = self.reason(busy, running.is_some(), state);
         let done = if state == Situation::Working { None } else { self.done(vigil) };
         let since = if state == Situation::Working { turn } else { life };
-        Standing { why, running, done, ..standing(state, since) }
+        AgentCondition { why, running, done, ..standing(state, since) }
     }
 
     fn reason(&self, busy: bool, running: bool, state: Situation) -> String {
@@ -433,15 +433,15 @@ impl ActivityTracker {
     }
 
     /// It was classified.
-    pub(super) fn looked(&mut self, now: Time) {
+    pub(super) fn mark_classified(&mut self, now: Time) {
         self.looked = Some(now);
     }
 
     /// Returns true if the snapshot should be renewed although little has changed, and notes the renewal.
     pub(super) fn is_stale(&mut self, now: Time, bearable: Duration) -> bool {
-        let stale = self.kept.is_none_or(|kept| now.since(kept) >= bearable || kept > now);
+        let stale = self.saved_at.is_none_or(|kept| now.since(kept) >= bearable || kept > now);
         if stale {
-            self.kept = Some(now);
+            self.saved_at = Some(now);
         }
         stale
     }
@@ -482,7 +482,7 @@ impl ActivityTracker {
         let limit = self.limit.take()?;
         let resume = self.resumes(&limit, vigil) && !self.is_snoozed(now) && !self.rungs(vigil).is_empty();
         self.resumes += u32::from(resume);
-        self.heard(now);
+        self.record_sign_of_life(now);
         Some((limit, resume))
     }
 

@@ -26,19 +26,20 @@ use std::time::Duration;
 use serde::{Deserialize, Serialize};
 use tokio::sync::watch as channel;
 
-use super::errand::HostCallJob;
+use super::host_call::HostCallJob;
 use super::stall::WatchPolicy;
 use intercom_types::id::Seed;
 use intercom_types::{
-    Ask, Clearance, Event, Json, NewEvent, OnClientLeft, Outbound, Preset, PromptId, RequestId, Risk, Ruling,
-    SessionId, StopMode, Time, Verdict,
+    AgentCommand, Clearance, ClearanceRequest, Event, Json, NewEvent, OnClientLeft, Preset, PromptId,
+    RequestId, Risk, Ruling, SessionId, StopMode, Time, Verdict,
 };
 
 mod agent;
+mod agent_reports;
 mod client;
-mod errands;
 mod facts;
 mod failure;
+mod host_calls;
 mod input;
 mod interrupt;
 mod life;
@@ -51,15 +52,14 @@ mod requests;
 mod stored;
 #[cfg(test)]
 mod tests;
-mod told;
 mod tracked;
 mod turn;
 mod view;
 mod watch;
 
-pub use errands::AgentTerminal;
 use facts::AgentFacts;
-pub use input::{AgentExit, Input, Refused};
+pub use host_calls::AgentTerminal;
+pub use input::{AgentExit, CommandRefusal, SessionInput};
 use life::{LifeStage, SessionLife};
 pub use orphan::{AdoptedProcess, OpenRequests};
 use outbox::{MessageOutbox, OutboundKind};
@@ -111,7 +111,7 @@ pub struct SessionState {
     agent: Tracked<AgentFacts>,
     oversight: Tracked<AgentOversight>,
     /// The host calls that the agent has asked for.
-    errands: Tracked<errands::HostCalls>,
+    errands: Tracked<host_calls::HostCalls>,
     failures: Tracked<failure::FailureState>,
 }
 
@@ -147,13 +147,13 @@ impl Default for RequestAssessment {
 
 /// Finds out what there is to know about a request. It may look at the file system, and decides nothing itself.
 pub trait RequestAssessor: Send + Sync {
-    fn assess(&self, about: &SessionSpec, ask: &Ask) -> RequestAssessment;
+    fn assess(&self, about: &SessionSpec, ask: &ClearanceRequest) -> RequestAssessment;
 
     /// Returns the policy by which sessions like this one are watched, as of now.
-    fn vigil(&self, about: &SessionSpec) -> Arc<WatchPolicy>;
+    fn watch_policy(&self, about: &SessionSpec) -> Arc<WatchPolicy>;
 
     /// Records the spending of this session today, in millionths, and returns that of the others.
-    fn spends(&self, session: SessionId, day: i64, micros: u64) -> u64;
+    fn record_spend(&self, session: SessionId, day: i64, micros: u64) -> u64;
 
     /// Returns the assessment of a request that cannot be assessed: the worst.
     fn unassessed(&self, about: &SessionSpec) -> RequestAssessment;
@@ -171,7 +171,7 @@ pub enum StepEffect {
     Record(NewEvent),
     Send {
         n: u64,
-        message: Outbound,
+        message: AgentCommand,
     },
     /// A host call to perform. Its result is the input `Done`, or `TerminalEnded`.
     Do {
@@ -189,7 +189,7 @@ pub struct StepContext<'a> {
     pub now: Time,
     pub seed: &'a mut dyn FnMut() -> Seed,
     /// The policy by which sessions like this one are watched.
-    pub vigil: &'a WatchPolicy,
+    pub watch_policy: &'a WatchPolicy,
     /// The time that its process may take to get ready. It depends on the command line, not only on the
     /// profile's name.
     pub startup: Duration,
@@ -206,7 +206,7 @@ impl std::fmt::Debug for StepContext<'_> {
 }
 
 /// The details of a decision.
-struct DecisionWords {
+struct DecisionDetails {
     reason: Option<String>,
     option: Option<String>,
     by: String,
@@ -226,8 +226,8 @@ impl<'c> EffectSink<'_, 'c> {
         self.cx.now
     }
 
-    fn vigil(&self) -> &'c WatchPolicy {
-        self.cx.vigil
+    fn watch_policy(&self) -> &'c WatchPolicy {
+        self.cx.watch_policy
     }
 
     /// The time at which a process that starts now has to be ready.
@@ -271,47 +271,47 @@ impl SessionState {
     pub fn step(
         &mut self,
         cx: &mut StepContext<'_>,
-        input: Input,
+        input: SessionInput,
         effects: &mut Vec<StepEffect>,
-    ) -> Result<(), Refused> {
+    ) -> Result<(), CommandRefusal> {
         let out = &mut EffectSink { cx, effects };
         let phase = self.phase();
         match input {
-            Input::Adopt(adoption) => self.adopt(*adoption, out),
+            SessionInput::Adopt(adoption) => self.adopt(*adoption, out),
             input if self.life.orphan => self.step_orphan(input, out)?,
-            Input::Said(said) => self.said(*said, out),
-            Input::Asked(ask, assessed) => self.asked(*ask, *assessed, out),
-            Input::Errand(errand, looked) => self.errand(*errand, *looked, out),
-            Input::Done { request, result } => self.done(&request, *result, out),
-            Input::TerminalEnded { terminal, exit, why } => {
+            SessionInput::AgentMessage(said) => self.agent_message(*said, out),
+            SessionInput::ClearanceRequested(ask, assessed) => self.clearance_requested(*ask, *assessed, out),
+            SessionInput::HostCall(errand, looked) => self.request_host_call(*errand, *looked, out),
+            SessionInput::HostCallDone { request, result } => self.host_call_done(&request, *result, out),
+            SessionInput::TerminalEnded { terminal, exit, why } => {
                 self.terminal_ended(&terminal, &exit, why.as_deref(), out);
             }
-            Input::Watch(activity) => self.watched(activity.map(|activity| *activity), out),
-            Input::Clients { attached } => self.clients(attached, out),
-            Input::Keep { by } => self.keep(&by, out),
-            Input::Expire => self.expire(out),
-            Input::Ruled { clearance, ruling } => self.ruled(clearance, ruling, out),
-            Input::Found => self.deadlines_anew(out),
-            Input::Listening => {
-                self.oversight.tracker.heard(out.now());
-                self.deadlines_anew(out);
+            SessionInput::Watch(activity) => self.observe_activity(activity.map(|activity| *activity), out),
+            SessionInput::Clients { attached } => self.clients(attached, out),
+            SessionInput::Keep { by } => self.keep(&by, out),
+            SessionInput::Expire => self.expire(out),
+            SessionInput::Ruled { clearance, ruling } => self.ruled(clearance, ruling, out),
+            SessionInput::Found => self.restart_deadlines(out),
+            SessionInput::Listening => {
+                self.oversight.tracker.record_sign_of_life(out.now());
+                self.restart_deadlines(out);
             }
-            Input::Launch { by, command, prompt, ladder } => {
+            SessionInput::Launch { by, command, prompt, ladder } => {
                 self.oversight.tracker.choice = ladder;
                 self.launch(by, &command, prompt, out)?;
             }
-            Input::Resume { by } => self.resume(&by, out)?,
-            Input::Agent { about, command, by } => self.choose_agent(*about, &command, &by, out)?,
-            Input::Restart { prompt } => self.restart(prompt, out),
-            Input::Spawned { pid } => self.spawned(pid, out),
-            Input::SpawnFailed { cause } => self.spawn_failed(&cause, out),
-            Input::Delivered { n } => self.settle(n, None, out),
-            Input::Undelivered { n, cause } => self.settle(n, Some(&cause), out),
-            Input::Exited(gone) => self.exited(*gone, out),
+            SessionInput::Resume { by } => self.resume(&by, out)?,
+            SessionInput::Agent { about, command, by } => self.choose_agent(*about, &command, &by, out)?,
+            SessionInput::Restart { prompt } => self.restart(prompt, out),
+            SessionInput::Spawned { pid } => self.spawned(pid, out),
+            SessionInput::SpawnFailed { cause } => self.spawn_failed(&cause, out),
+            SessionInput::Delivered { n } => self.settle(n, None, out),
+            SessionInput::Undelivered { n, cause } => self.settle(n, Some(&cause), out),
+            SessionInput::Exited(gone) => self.exited(*gone, out),
             input => self.operator(input, out)?,
         }
         let has_open = self.has_open();
-        self.oversight.quietly().tracker.waits(has_open, out.now());
+        self.oversight.mut_unchanged().tracker.waits(has_open, out.now());
         if self.phase() != phase {
             self.life.phase_since = Some(out.now());
         }
@@ -389,7 +389,9 @@ impl SessionState {
 
     /// Is true while more may be read from the agent; otherwise its output stays in its pipe.
     pub fn may_read(&self) -> bool {
-        self.outbox.in_flight.len() < MAX_IN_FLIGHT && self.requests.len() < MAX_OPEN && self.may_do()
+        self.outbox.in_flight.len() < MAX_IN_FLIGHT
+            && self.requests.len() < MAX_OPEN
+            && self.has_host_call_capacity()
     }
 
     /// Returns the mode of the stop that is under way, if any.
@@ -425,7 +427,7 @@ impl SessionState {
     }
 
     /// The next outgoing number is taken, the message is on its way.
-    fn send(&mut self, message: Outbound, carries: OutboundKind, out: &mut EffectSink<'_, '_>) {
+    fn send(&mut self, message: AgentCommand, carries: OutboundKind, out: &mut EffectSink<'_, '_>) {
         let n = self.outbox.send(carries);
         out.effects.push(StepEffect::Send { n, message });
     }

@@ -12,12 +12,12 @@ use serde_json::json;
 use super::Supervisor;
 use super::launch::{SessionMemo, is_launch};
 use crate::config::Protocol;
-use crate::session::recover::{adopt, bury};
+use crate::session::recover::{adopt, record_lost_process};
 use crate::session::{AdoptedProcess, OpenRequests, SessionSpec, SessionState};
-use intercom_host::{self as host, AgentProcess, ClearedDirectory, KeptProcess};
-use intercom_store::{ClearanceFilter, Found, QuestionFilter, StoreError, StoredSession};
+use intercom_host::{self as host, AgentProcess, ClearedDirectory, GenerationDir};
+use intercom_store::{ClearanceFilter, IdLookup, QuestionFilter, StoreError, StoredSession};
 use intercom_types::{
-    Audited, ClearanceStatus, Json, Preset, PromptState, QuestionStatus, SessionId, SessionRecord, Time,
+    ClearanceStatus, Json, NewAuditRow, Preset, PromptState, QuestionStatus, SessionId, SessionRecord, Time,
 };
 
 /// Open requests of one kind that are closed with a session that cannot be read; a session is not let have more.
@@ -40,7 +40,7 @@ impl Supervisor {
     pub(super) async fn adopt_kept(&self, live: &[SessionId]) -> Result<usize, StoreError> {
         let (mut seen, mut adopted) = (HashSet::new(), 0);
         // The newest generation of each session; earlier ones have ended, or are ended.
-        for kept in host::kept_processes(&self.agents_dir()) {
+        for kept in host::list_generation_dirs(&self.agents_dir()) {
             let Ok(id) = kept.session.parse::<SessionId>() else { continue };
             if !seen.insert(id) || !kept.was_started() {
                 continue;
@@ -60,10 +60,10 @@ impl Supervisor {
     async fn adopt_if_unknown(
         &self,
         id: SessionId,
-        kept: KeptProcess,
+        kept: GenerationDir,
         is_live: bool,
     ) -> Result<bool, StoreError> {
-        let known = self.store().stored(id).await?.map(|stored| readable(&stored));
+        let known = self.store().stored_session(id).await?.map(|stored| readable(&stored));
         let mut open = OpenRequests::default();
         let (mut state, created, launch, why) = match known {
             Some(Some(state)) if kept.generation > state.generation() || state.is_deferred() => {
@@ -86,7 +86,7 @@ impl Supervisor {
         host::end_parts(kept.clone()).await;
         let (generation, pid, why) = (kept.generation, kept.agent_pid(), why.to_owned());
         tracing::error!(session.id = %id, generation, pid, why, "a process is adopted as an orphan");
-        let consumed = host::output_start(&self.keep(id, generation, 0));
+        let consumed = host::output_start(&self.runtime_dir(id, generation, 0));
         let adoption = AdoptedProcess { generation, pid, created, why, open };
         adopt(self.store(), &mut state, adoption, launch, consumed).await?;
         Ok(true)
@@ -94,7 +94,7 @@ impl Supervisor {
 
     /// Records the end of a live session that cannot be read, unless there may be a process of it. Tells whether it did.
     pub(super) async fn end_unreadable(&self, id: SessionId) -> bool {
-        let mut kept = host::kept_processes(&self.agents_dir()).into_iter();
+        let mut kept = host::list_generation_dirs(&self.agents_dir()).into_iter();
         if kept.any(|kept| kept.session == id.to_string() && kept.was_started()) {
             return false;
         }
@@ -106,14 +106,14 @@ impl Supervisor {
     }
 
     async fn record_unreadable(&self, id: SessionId) -> Result<(), StoreError> {
-        let Found::One(record) = self.store().session(id.to_string()).await? else { return Ok(()) };
+        let IdLookup::One(record) = self.store().session(id.to_string()).await? else { return Ok(()) };
         let memo = SessionMemo::of_nothing(SessionSpec {
             name: record.name.clone(),
             agent: record.agent.clone(),
             protocol: record.protocol.clone(),
             workspace: record.workspace.clone(),
             created_at: record.created_at,
-            ..self.about_of_nothing(id)
+            ..self.placeholder_spec(id)
         });
         let mut state = SessionState::new(memo.about.clone());
         let (generation, open) = (record.generation, self.open_requests(id).await?);
@@ -121,7 +121,7 @@ impl Supervisor {
             AdoptedProcess { generation, pid: None, created: None, why: UNREADABLE.to_owned(), open };
         tracing::error!(session.id = %id, generation, "a session is ended: {UNREADABLE}");
         adopt(self.store(), &mut state, adoption, Some(memo.launch()), 0).await?;
-        bury(self.store(), state, UNREADABLE).await
+        record_lost_process(self.store(), state, UNREADABLE).await
     }
 
     /// Returns the open requests of a session in the ledger.
@@ -147,8 +147,8 @@ impl Supervisor {
         consumed: u64,
     ) -> Result<(), StoreError> {
         let (generation, pid) = (state.generation(), Some(process.identity.pid));
-        let dir = self.keep(state.id(), generation, 0).dir;
-        host::end_parts(KeptProcess { session: state.id().to_string(), generation, dir }).await;
+        let dir = self.runtime_dir(state.id(), generation, 0).dir;
+        host::end_parts(GenerationDir { session: state.id().to_string(), generation, dir }).await;
         tracing::error!(session.id = %state.id(), generation, pid, why = BEHIND, "a process is adopted as an orphan");
         let open = OpenRequests::default(); // the state knows what is open
         let adoption = AdoptedProcess { generation, pid, created: None, why: BEHIND.to_owned(), open };
@@ -157,16 +157,17 @@ impl Supervisor {
 
     /// Returns the memo written beside the process, or what can be seen of the process. A name that a live
     /// session has stays with that.
-    async fn memo_of(&self, id: SessionId, kept: &KeptProcess) -> Result<SessionMemo, StoreError> {
+    async fn memo_of(&self, id: SessionId, kept: &GenerationDir) -> Result<SessionMemo, StoreError> {
         let memo = kept.memo().and_then(|memo| serde_json::from_str::<SessionMemo>(&memo).ok());
         let mut memo = memo.filter(|memo| memo.about.id == id).unwrap_or_else(|| {
             let workspace = kept.workspace().unwrap_or_else(|| PathBuf::from("/"));
-            SessionMemo::of_nothing(SessionSpec { workspace, ..self.about_of_nothing(id) })
+            SessionMemo::of_nothing(SessionSpec { workspace, ..self.placeholder_spec(id) })
         });
         if let Some(name) = memo.about.name.clone() {
             let taken = |record: &SessionRecord| record.id != id && record.phase.is_live();
             let found = self.store().session(name).await?;
-            if !matches!(&found, Found::None) && !matches!(&found, Found::One(record) if !taken(record)) {
+            if !matches!(&found, IdLookup::None) && !matches!(&found, IdLookup::One(record) if !taken(record))
+            {
                 memo.about.name = None;
             }
         }
@@ -174,7 +175,7 @@ impl Supervisor {
     }
 
     /// A session of which nothing is known but its id.
-    fn about_of_nothing(&self, id: SessionId) -> SessionSpec {
+    fn placeholder_spec(&self, id: SessionId) -> SessionSpec {
         SessionSpec {
             id,
             name: None,
@@ -193,7 +194,7 @@ impl Supervisor {
     /// Ends what runs for directories that no live session needs, and removes them: left by a daemon that was killed right after
     /// the end of a process, or before it.
     pub(super) async fn clear_out(&self, live: &[SessionId]) {
-        for kept in host::kept_processes(&self.agents_dir()) {
+        for kept in host::list_generation_dirs(&self.agents_dir()) {
             let Ok(id) = kept.session.parse::<SessionId>() else { continue };
             let is_over = match self.find(id) {
                 // A session that is taken up may have begun its next generation by now.
@@ -208,9 +209,9 @@ impl Supervisor {
         self.end_removed().await;
     }
 
-    async fn clear_away(&self, id: SessionId, kept: KeptProcess) {
+    async fn clear_away(&self, id: SessionId, kept: GenerationDir) {
         let generation = kept.generation;
-        match host::clear_away(kept).await {
+        match host::remove_generation(kept).await {
             ClearedDirectory::Removed => {}
             ClearedDirectory::Ended => self.record_end(id, json!({ "generation": generation })).await,
             ClearedDirectory::Alive => {
@@ -223,7 +224,7 @@ impl Supervisor {
     async fn end_removed(&self) {
         let database = self.store().path();
         let Some(state_dir) = database.parent().and_then(|dir| dir.canonicalize().ok()) else { return };
-        for session in host::end_removed(state_dir).await {
+        for session in host::end_agents_without_directory(state_dir).await {
             if let Ok(id) = session.parse() {
                 self.record_end(id, json!({ "why": "its directory was removed" })).await;
             }
@@ -233,7 +234,7 @@ impl Supervisor {
     async fn record_end(&self, id: SessionId, data: serde_json::Value) {
         tracing::error!(session.id = %id, %data, "processes that no session owns were ended");
         let (at, action, by) = (Time::now(), "leftovers.ended".to_owned(), "intercom".to_owned());
-        let row = Audited { at, action, by, session: Some(id), data: Json::of(&data) };
+        let row = NewAuditRow { at, action, by, session: Some(id), data: Json::of(&data) };
         self.store().audit(row).await.ok(); // it has happened, and is in the daemon's log
     }
 }

@@ -6,12 +6,12 @@ use std::path::Path;
 use super::Supervisor;
 use crate::session::SessionHandle;
 use intercom_host::{self as host, AgentTraces, OtherEnd, PeerProcess};
-use intercom_store::Found;
+use intercom_store::IdLookup;
 use intercom_types::SessionId;
 
 /// Whose process somebody is.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Belongs {
+pub enum ProcessOwner {
     /// No agent's.
     Nobody,
     To(SessionId),
@@ -21,7 +21,7 @@ pub enum Belongs {
     Unknown,
 }
 
-impl Belongs {
+impl ProcessOwner {
     /// Returns the less trusted owner, where two processes hold the same connection.
     fn or_worse(self, other: Self) -> Self {
         let rank = |belongs: Self| match belongs {
@@ -53,11 +53,11 @@ impl DaemonSurroundings {
 impl Supervisor {
     /// Looks at where the daemon itself was started; until then, every trace of an agent counts. Sessions of our own always
     /// count: an agent that starts its own daemon again must not become its admin.
-    pub async fn look_around(&self) {
+    pub async fn inspect_surroundings(&self) {
         let Some(traces) = host::traces(std::process::id().cast_signed()) else { return };
         let mut surroundings = DaemonSurroundings::default();
         for name in traces.sessions {
-            if matches!(self.store().session(name.clone()).await, Ok(Found::None)) {
+            if matches!(self.store().session(name.clone()).await, Ok(IdLookup::None)) {
                 surroundings.sessions.push(name);
             }
         }
@@ -75,8 +75,8 @@ impl Supervisor {
     }
 
     /// The session whose agent this process belongs to: below its shim, in its cgroup, or with its mark.
-    pub fn session_of(&self, process: &PeerProcess) -> Belongs {
-        let Some(traces) = process.traces() else { return Belongs::Unknown };
+    pub fn session_of(&self, process: &PeerProcess) -> ProcessOwner {
+        let Some(traces) = process.traces() else { return ProcessOwner::Unknown };
         let sessions = self.sessions();
         let named = traces.sessions.iter().filter_map(|name| name.parse::<SessionId>().ok());
         let is_above = |handle: &SessionHandle| {
@@ -84,20 +84,20 @@ impl Supervisor {
         };
         let below = || sessions.iter().find(|(_, seat)| seat.handle.as_ref().is_some_and(is_above));
         if let Some(id) = named.clone().find(|id| sessions.contains_key(id)) {
-            return Belongs::To(id);
+            return ProcessOwner::To(id);
         }
         if let Some((id, _)) = below() {
-            return Belongs::To(*id);
+            return ProcessOwner::To(*id);
         }
         drop(sessions);
         let strict = DaemonSurroundings::default();
         let surroundings = self.0.surroundings.get().unwrap_or(&strict);
-        if surroundings.is_foreign(&traces) { Belongs::Elsewhere } else { Belongs::Nobody }
+        if surroundings.is_foreign(&traces) { ProcessOwner::Elsewhere } else { ProcessOwner::Nobody }
     }
 
     /// The same for the processes at the other ends of connections on this machine, in one pass over all processes: one of
     /// those that hold an end is enough.
-    pub fn sessions_of_tcp(&self, connections: &[(SocketAddr, SocketAddr)]) -> Vec<Belongs> {
+    pub fn sessions_of_tcp(&self, connections: &[(SocketAddr, SocketAddr)]) -> Vec<ProcessOwner> {
         let ends: Vec<_> = connections.iter().map(|(from, to)| host::other_end(*from, *to)).collect();
         let known: Vec<OtherEnd> = ends.iter().copied().flatten().filter(|end| end.is_visible()).collect();
         let holders: Vec<_> = host::holders(&known)
@@ -105,14 +105,14 @@ impl Supervisor {
             .map(|holder| (self.session_of(&holder.process), holder.ends))
             .collect();
         let owner = |end: &Option<OtherEnd>| match end {
-            None => Belongs::Unknown,
+            None => ProcessOwner::Unknown,
             // Of a user whose processes are not ours to see, and who runs none of our agents.
-            Some(end) if !end.is_visible() => Belongs::Nobody,
+            Some(end) if !end.is_visible() => ProcessOwner::Nobody,
             Some(end) => {
                 let of_holders =
                     holders.iter().filter(|(_, ends)| ends.contains(end)).map(|(owner, _)| *owner);
                 // It may be on its way between processes, and then nobody's.
-                of_holders.reduce(Belongs::or_worse).unwrap_or(Belongs::Unknown)
+                of_holders.reduce(ProcessOwner::or_worse).unwrap_or(ProcessOwner::Unknown)
             }
         };
         ends.iter().map(owner).collect()
@@ -146,12 +146,12 @@ mod tests {
 
     #[test]
     fn the_holder_that_is_trusted_least_speaks_for_a_connection() {
-        let session = Belongs::To(SessionId::mint());
-        for other in [Belongs::Nobody, Belongs::Unknown, Belongs::Elsewhere] {
+        let session = ProcessOwner::To(SessionId::mint());
+        for other in [ProcessOwner::Nobody, ProcessOwner::Unknown, ProcessOwner::Elsewhere] {
             assert_eq!((session.or_worse(other), other.or_worse(session)), (session, session));
         }
-        assert_eq!(Belongs::Nobody.or_worse(Belongs::Unknown), Belongs::Unknown);
-        assert_eq!(Belongs::Elsewhere.or_worse(Belongs::Unknown), Belongs::Elsewhere);
-        assert_eq!(Belongs::Nobody.or_worse(Belongs::Nobody), Belongs::Nobody);
+        assert_eq!(ProcessOwner::Nobody.or_worse(ProcessOwner::Unknown), ProcessOwner::Unknown);
+        assert_eq!(ProcessOwner::Elsewhere.or_worse(ProcessOwner::Unknown), ProcessOwner::Elsewhere);
+        assert_eq!(ProcessOwner::Nobody.or_worse(ProcessOwner::Nobody), ProcessOwner::Nobody);
     }
 }

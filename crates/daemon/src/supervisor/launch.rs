@@ -9,9 +9,11 @@ use serde::{Deserialize, Serialize};
 
 use super::profiles::is_there;
 use super::{Slot, SlotGuard, Supervisor, profiles};
-use crate::config::{AgentProfile, Framing, Known, PromptDelivery, Protocol, known};
+use crate::config::{AgentProfile, CatalogAgent, Framing, PromptDelivery, Protocol, catalog_agent};
 use crate::session::actor::TaskBeginning;
-use crate::session::{CommandError, Input, ProcessPlan, Refused, SessionSpec, SessionState, StartError};
+use crate::session::{
+    CommandError, CommandRefusal, ProcessPlan, SessionInput, SessionSpec, SessionState, StartError,
+};
 use intercom_host::{
     AGENTS_DIR, CgroupLimits, ProcessSpec, RunAs, RuntimeDir, SpawnError, StopLadder, agent_environment,
     resolve_program,
@@ -20,7 +22,7 @@ use intercom_store::{StoreError, StoredSession};
 use intercom_types::{
     Delivery, Json, LadderChoice, OnClientLeft, Phase, Preset, SessionId, SessionRecord, Time,
 };
-use intercom_wire::acp::send::Offer;
+use intercom_wire::acp::send::OfferedCapabilities;
 use intercom_wire::driver::Driver;
 use intercom_wire::driver::acp::{AcpDriver, AgentKey, DriverSetup};
 use intercom_wire::framing::Framer;
@@ -57,7 +59,7 @@ pub struct StartRequest {
 
 /// Why nothing was started.
 #[derive(Debug, thiserror::Error)]
-pub enum StartRefused {
+pub enum StartRefusal {
     #[error("{0}")]
     Invalid(String),
     #[error("there are {0} sessions already, as many as max_sessions allows")]
@@ -125,7 +127,7 @@ impl SessionMemo {
 
 impl Supervisor {
     /// The session's id once its process runs, or at once if that is to wait.
-    pub async fn start(&self, request: StartRequest) -> Result<SessionId, StartRefused> {
+    pub async fn start(&self, request: StartRequest) -> Result<SessionId, StartRefusal> {
         let workspace = self.workspace(&request.workspace)?;
         let agent = match (&request.agent, &request.command) {
             (None, None) => workspace.agent,
@@ -143,11 +145,11 @@ impl Supervisor {
         let profile = self.profile(&launch)?;
         if launch.resume.is_some() && profile.protocol != Protocol::Acp {
             let message = "`resume` is for agents that speak ACP";
-            return Err(StartRefused::Invalid(message.to_owned()));
+            return Err(StartRefusal::Invalid(message.to_owned()));
         }
         if request.defer && request.prompt.is_some() {
             let message = "`defer` waits for a first prompt: with `prompt` there is one";
-            return Err(StartRefused::Invalid(message.to_owned()));
+            return Err(StartRefusal::Invalid(message.to_owned()));
         }
         let id = SessionId::mint();
         let state = SessionState::new(SessionSpec {
@@ -167,7 +169,7 @@ impl Supervisor {
         let plan = self.plan(&launch, &profile, state.spec(), state.generation());
         self.reserve(id, state.spec().name.as_deref())?;
         // The command line without what follows: arguments may hold what is nobody's business.
-        let first = Input::Launch {
+        let first = SessionInput::Launch {
             by: request.by.clone(),
             command: profile.command,
             prompt: request.prompt,
@@ -178,13 +180,13 @@ impl Supervisor {
     }
 
     /// The next generation of a session that has ended.
-    pub async fn resume(&self, record: &SessionRecord, by: String) -> Result<(), StartRefused> {
+    pub async fn resume(&self, record: &SessionRecord, by: String) -> Result<(), StartRefusal> {
         let id = record.id;
         if record.phase == Phase::Created {
             return self.begin(id, by).await;
         }
         if record.phase.is_live() {
-            return Err(CommandError::Refused(Refused::Running).into());
+            return Err(CommandError::Refused(CommandRefusal::Running).into());
         }
         // Its task may be about to end: it has told the log before it tells us. A later life is somebody else's.
         while let Some(handle) = self.find(id).filter(|handle| handle.generation <= record.generation) {
@@ -197,22 +199,22 @@ impl Supervisor {
         let place = SlotGuard { supervisor: self, id };
         let (state, plan) = self.next_life(record).await?;
         std::mem::forget(place); // its task gives it back from here on
-        let result = self.host(state, plan, TaskBeginning::New(Input::Resume { by })).await;
+        let result = self.host(state, plan, TaskBeginning::New(SessionInput::Resume { by })).await;
         outcome(id, result).map(drop)
     }
 
     /// The first process of a session that waits for its first prompt.
-    async fn begin(&self, id: SessionId, by: String) -> Result<(), StartRefused> {
-        let done = self.command(id, Input::Resume { by }).await?;
+    async fn begin(&self, id: SessionId, by: String) -> Result<(), StartRefusal> {
+        let done = self.command(id, SessionInput::Resume { by }).await?;
         match done.arrival.outcome().await {
-            Some(Delivery::Failed(cause)) => Err(StartRefused::SpawnFailed { id, cause }),
+            Some(Delivery::Failed(cause)) => Err(StartRefusal::SpawnFailed { id, cause }),
             _ => Ok(()),
         }
     }
 
     /// Another profile for a session that waits for its first prompt. A session of the former agent's own is not the new one's.
-    pub async fn change_agent(&self, id: SessionId, agent: String, by: String) -> Result<(), StartRefused> {
-        let started = || StartRefused::Command(Refused::Started.into());
+    pub async fn change_agent(&self, id: SessionId, agent: String, by: String) -> Result<(), StartRefusal> {
+        let started = || StartRefusal::Command(CommandRefusal::Started.into());
         let handle = self.find(id).ok_or_else(started)?;
         let (stored, state) = self.stored(id).await?;
         let corrupt = StoreError::Corrupt { what: "a session's launch" };
@@ -228,7 +230,7 @@ impl Supervisor {
             ..state.spec().clone()
         };
         let plan = self.plan(&launch, &profile, &about, state.generation());
-        let input = Input::Agent { about: Box::new(about), command: profile.command, by };
+        let input = SessionInput::Agent { about: Box::new(about), command: profile.command, by };
         match handle.agent(input, plan).await {
             Err(CommandError::Refused(_)) => Err(started()),
             result => Ok(result.map(drop)?),
@@ -237,51 +239,51 @@ impl Supervisor {
 
     /// Returns the state of an ended session and the plan to start its process again. Its place must be
     /// taken: nobody else may change it meanwhile.
-    async fn next_life(&self, record: &SessionRecord) -> Result<(SessionState, ProcessPlan), StartRefused> {
+    async fn next_life(&self, record: &SessionRecord) -> Result<(SessionState, ProcessPlan), StartRefusal> {
         let (stored, state) = self.stored(record.id).await?;
         let corrupt = StoreError::Corrupt { what: "a session's launch" };
         let launch: LaunchSpec = serde_json::from_str(&stored.launch).map_err(|_| corrupt)?;
         let profile = self.profile(&launch)?;
         if !record.workspace.is_dir() {
             let gone = format!("the workspace {} is not there any more", record.workspace.display());
-            return Err(StartRefused::Invalid(gone));
+            return Err(StartRefusal::Invalid(gone));
         }
         let plan = self.plan(&launch, &profile, state.spec(), state.generation() + 1);
         Ok((state, plan))
     }
 
     /// Takes a place for a session that is about to start.
-    fn reserve(&self, id: SessionId, name: Option<&str>) -> Result<(), StartRefused> {
+    fn reserve(&self, id: SessionId, name: Option<&str>) -> Result<(), StartRefusal> {
         if self.0.closing.is_cancelled() {
-            return Err(StartRefused::Closing);
+            return Err(StartRefusal::Closing);
         }
         let mut sessions = self.sessions();
         if sessions.contains_key(&id) {
-            return Err(CommandError::Refused(Refused::Running).into());
+            return Err(CommandError::Refused(CommandRefusal::Running).into());
         }
         let free = free_memory();
         let needed = self.config().limits.min_free_memory_bytes();
         if free.is_some_and(|free| free < needed) {
-            return Err(StartRefused::LowMemory { free: free.unwrap_or(0) >> 20, needed: needed >> 20 });
+            return Err(StartRefusal::LowMemory { free: free.unwrap_or(0) >> 20, needed: needed >> 20 });
         }
         let live = sessions.len();
         if live >= self.config().limits.max_sessions {
-            return Err(StartRefused::TooMany(live));
+            return Err(StartRefusal::TooMany(live));
         }
         let taken = |name: &str| sessions.values().any(|other| other.name.as_deref() == Some(name));
         if let Some(name) = name.filter(|name| taken(name)) {
-            return Err(StartRefused::NameTaken(name.to_owned()));
+            return Err(StartRefusal::NameTaken(name.to_owned()));
         }
         sessions.insert(id, Slot { name: name.map(str::to_owned), handle: None });
         Ok(())
     }
 
-    fn workspace(&self, asked: &str) -> Result<crate::config::Workspace, StartRefused> {
-        let invalid = |message: String| Err(StartRefused::Invalid(message));
+    fn workspace(&self, asked: &str) -> Result<crate::config::NamedWorkspace, StartRefusal> {
+        let invalid = |message: String| Err(StartRefusal::Invalid(message));
         let workspace = match self.config().workspaces.get(asked) {
             Some(workspace) => workspace.clone(),
             None if Path::new(asked).is_absolute() => {
-                crate::config::Workspace { path: PathBuf::from(asked), ..Default::default() }
+                crate::config::NamedWorkspace { path: PathBuf::from(asked), ..Default::default() }
             }
             None => {
                 return invalid(format!("workspace `{asked}` is neither configured nor an absolute path"));
@@ -297,10 +299,10 @@ impl Supervisor {
     }
 
     /// The profile to start: one that has a name, or what was given on the spot.
-    fn profile(&self, launch: &LaunchSpec) -> Result<AgentProfile, StartRefused> {
+    fn profile(&self, launch: &LaunchSpec) -> Result<AgentProfile, StartRefusal> {
         match (&launch.agent, &launch.command) {
             (Some(_), Some(_)) | (None, None) => {
-                Err(StartRefused::Invalid("exactly one of `agent` and `command` is needed".to_owned()))
+                Err(StartRefusal::Invalid("exactly one of `agent` and `command` is needed".to_owned()))
             }
             (None, Some(command)) => {
                 let (command, args) = (command.clone(), launch.args.clone());
@@ -309,17 +311,17 @@ impl Supervisor {
                 Ok(AgentProfile { command, args, protocol, ..AgentProfile::default() })
             }
             (Some(_), None) if !launch.args.is_empty() => {
-                Err(StartRefused::Invalid("`args` goes with `command`; a profile has its own".to_owned()))
+                Err(StartRefusal::Invalid("`args` goes with `command`; a profile has its own".to_owned()))
             }
             (Some(name), None) => self.agent(name).ok_or_else(|| {
                 let known: Vec<String> = self.agents().into_iter().map(|agent| agent.name).collect();
-                StartRefused::Invalid(format!("no agent is named `{name}`; there is {}", known.join(", ")))
+                StartRefusal::Invalid(format!("no agent is named `{name}`; there is {}", known.join(", ")))
             }),
         }
     }
 
     /// Returns the runtime directory of a generation's process.
-    pub(super) fn keep(&self, id: SessionId, generation: u32, at_least: u64) -> RuntimeDir {
+    pub(super) fn runtime_dir(&self, id: SessionId, generation: u32, at_least: u64) -> RuntimeDir {
         let config = self.config();
         let limits = &config.limits;
         RuntimeDir {
@@ -396,7 +398,7 @@ impl Supervisor {
             };
             Ok((program.map_err(told)?, user))
         });
-        let known = launch.agent.as_deref().and_then(known);
+        let known = launch.agent.as_deref().and_then(catalog_agent);
         let key = known.and_then(|known| agent_key(known, &env, profile));
         let memo = SessionMemo { about: about.clone(), launch: launch.clone() };
         let spec = program.map(|(program, user)| ProcessSpec {
@@ -424,7 +426,7 @@ impl Supervisor {
             Protocol::Acp => Driver::Acp(Box::new(AcpDriver::new(DriverSetup {
                 agent: launch.agent.clone().unwrap_or_else(|| "the agent".to_owned()),
                 workspace: workspace.to_string_lossy().into_owned(),
-                offer: Offer {
+                offer: OfferedCapabilities {
                     read_files: profile.offer_files,
                     write_files: profile.offer_files,
                     terminals: profile.offer_terminals,
@@ -444,10 +446,10 @@ impl Supervisor {
         let waits = profile.stop_waits(&config.stop);
         let (supervisor, next, who) = (self.clone(), launch.clone(), about.clone());
         ProcessPlan {
-            again: Arc::new(move |generation| supervisor.plan_next(&next, &who, generation)),
+            next_plan: Arc::new(move |generation| supervisor.plan_next(&next, &who, generation)),
             spec,
             // Room for a few of the longest messages, whatever is configured: one that does not fit would wait for ever.
-            keep: self.keep(about.id, generation, 4 * max_length as u64),
+            runtime_dir: self.runtime_dir(about.id, generation, 4 * max_length as u64),
             framer,
             driver,
             ladder: StopLadder {
@@ -456,7 +458,7 @@ impl Supervisor {
                 after_stdin_closed: waits.after_stdin_closed(),
                 after_sigterm: waits.after_sigterm(),
             },
-            judge: Arc::new(self.0.bench.clone()),
+            assessor: Arc::new(self.0.policy_engine.clone()),
             startup_timeout: profile.startup_timeout(&config.acp),
             resume_after_reboot: profile.resume_after_reboot,
             launch: serde_json::to_string(launch).expect("strings serialise"),
@@ -466,7 +468,7 @@ impl Supervisor {
 }
 
 /// The key that reaches an agent, where its name is known. An empty variable is none.
-fn agent_key(known: &Known, env: &[(OsString, OsString)], profile: &AgentProfile) -> Option<AgentKey> {
+fn agent_key(known: &CatalogAgent, env: &[(OsString, OsString)], profile: &AgentProfile) -> Option<AgentKey> {
     let is_set = |name: &&str| env.iter().any(|(other, value)| other == name && !value.is_empty());
     let key = known.keys.iter().find(|key| key.iter().all(is_set))?;
     let names = key.join(", ");
@@ -482,11 +484,11 @@ fn on_heartbeat(profile: &AgentProfile) -> bool {
     profile.prompt_delivery == PromptDelivery::Heartbeat && profile.protocol == Protocol::Intercom
 }
 
-fn outcome(id: SessionId, result: Result<(), StartError>) -> Result<SessionId, StartRefused> {
+fn outcome(id: SessionId, result: Result<(), StartError>) -> Result<SessionId, StartRefusal> {
     match result {
         Ok(()) => Ok(id),
-        Err(StartError::Closing) => Err(StartRefused::Closing),
-        Err(StartError::SpawnFailed(cause)) => Err(StartRefused::SpawnFailed { id, cause }),
+        Err(StartError::Closing) => Err(StartRefusal::Closing),
+        Err(StartError::SpawnFailed(cause)) => Err(StartRefusal::SpawnFailed { id, cause }),
         Err(StartError::Command(error)) => Err(error.into()),
     }
 }
@@ -499,7 +501,7 @@ fn free_memory() -> Option<u64> {
 }
 
 /// A name can be typed wherever an id can, so it must not look like one.
-fn check_name(name: Option<String>) -> Result<Option<String>, StartRefused> {
+fn check_name(name: Option<String>) -> Result<Option<String>, StartRefusal> {
     let Some(name) = name else { return Ok(None) };
     let fine = (1..=64).contains(&name.chars().count())
         && name.chars().all(|c| c.is_alphanumeric() || matches!(c, '-' | '_' | '.'))
@@ -508,6 +510,6 @@ fn check_name(name: Option<String>) -> Result<Option<String>, StartRefused> {
         Ok(Some(name))
     } else {
         let rule = "a name has 1 to 64 letters, digits, `-`, `_` or `.`, and does not begin with `ses_`";
-        Err(StartRefused::Invalid(rule.to_owned()))
+        Err(StartRefusal::Invalid(rule.to_owned()))
     }
 }

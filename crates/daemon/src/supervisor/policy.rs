@@ -4,11 +4,11 @@ use std::path::PathBuf;
 use std::sync::Arc;
 
 use super::Supervisor;
-use super::judge::{self, ActivePolicy};
+use super::policy_engine::{self, ActivePolicy};
 use crate::config::Config;
-use intercom_policy::{self as policy, Explained, Rule, Rules};
+use intercom_policy::{self as policy, Rule, RuleEvaluation, Rules};
 use intercom_store::StoreError;
-use intercom_types::{Audited, Clearance, ClearanceStatus, Grant, Outcome, Preset, Risk, Ruling, Time};
+use intercom_types::{Clearance, ClearanceStatus, Grant, NewAuditRow, Outcome, Preset, Risk, Ruling, Time};
 
 /// The number of requests read in one go when rules are tried.
 const PAGE: usize = 500;
@@ -17,28 +17,28 @@ const MAX_DIFFERENCES: usize = 1000;
 
 /// The explanation of a request's ruling under the rules in force.
 #[derive(Debug)]
-pub struct Explanation {
+pub struct RulingExplanation {
     pub ruling: Ruling,
-    pub rules: Vec<Explained>,
+    pub rules: Vec<RuleEvaluation>,
     /// The rule that "always allow" would add, or why there is none.
     pub proposal: Result<Rule, String>,
 }
 
 /// The results of trying other rules on past requests.
 #[derive(Debug, Default)]
-pub struct Tried {
+pub struct RuleTrial {
     pub requests: usize,
     pub allowed: usize,
     pub denied: usize,
     pub asked: usize,
     /// The number of requests that would have gone another way, and which, riskiest first.
     pub different: usize,
-    pub differences: Vec<Difference>,
+    pub differences: Vec<RulingDifference>,
 }
 
 /// One request that would have gone another way.
 #[derive(Debug)]
-pub struct Difference {
+pub struct RulingDifference {
     pub clearance: Clearance,
     pub risk: Risk,
     /// The actual outcome: decided by a rule, or left to people.
@@ -48,7 +48,7 @@ pub struct Difference {
 
 impl Supervisor {
     pub fn in_force(&self) -> Arc<ActivePolicy> {
-        self.0.bench.in_force()
+        self.0.policy_engine.in_force()
     }
 
     /// Puts the rules and grants in force that are to be. Called once at the start, before any session is there.
@@ -59,11 +59,11 @@ impl Supervisor {
             // now, they would begin again with the next daemon.
             tracing::warn!(%error, "new rules that last for a time are not in force; `intercom reload` tries again");
             let config = self.config();
-            let noted = self.store().noted_rules().await?;
+            let noted = self.store().rule_first_seen().await?;
             let lasting = config.rules.iter().filter(|rule| rule.lasts.is_some()).map(Rule::content);
             let begin = |content: &String| noted.get(content).copied().unwrap_or(Time::from_millis(0));
             let seen = lasting.map(|content| (content.clone(), begin(&content))).collect();
-            self.0.bench.reload(config, &seen);
+            self.0.policy_engine.reload(config, &seen);
         }
         self.load_grants().await
     }
@@ -78,29 +78,29 @@ impl Supervisor {
     /// The store is told first: a rule that lasts for a time must not begin anew with the next daemon.
     async fn put_in_force(&self, config: Arc<Config>) -> Result<(), StoreError> {
         let lasting = config.rules.iter().filter(|rule| rule.lasts.is_some()).map(Rule::content).collect();
-        let seen = self.store().see_rules(lasting, Time::now()).await?;
-        self.0.bench.reload(config, &seen);
+        let seen = self.store().record_rules(lasting, Time::now()).await?;
+        self.0.policy_engine.reload(config, &seen);
         Ok(())
     }
 
     async fn load_grants(&self) -> Result<(), StoreError> {
         let grants = self.store().grants().await?;
         let valid = grants.into_iter().filter(|grant| grant.revoked_at.is_none()).collect();
-        self.0.bench.grant(valid);
+        self.0.policy_engine.grant(valid);
         Ok(())
     }
 
-    pub async fn add_grant(&self, grant: Grant, entry: Audited) -> Result<(), StoreError> {
+    pub async fn add_grant(&self, grant: Grant, entry: NewAuditRow) -> Result<(), StoreError> {
         let _turn = self.0.granting.lock().await;
         self.store().add_grant(grant, entry).await?;
         self.load_grants().await
     }
 
     /// Revokes a grant; returns true if it was valid until now.
-    pub async fn revoke_grant(&self, grant: &Grant, entry: Audited) -> Result<bool, StoreError> {
+    pub async fn revoke_grant(&self, grant: &Grant, entry: NewAuditRow) -> Result<bool, StoreError> {
         let _turn = self.0.granting.lock().await;
         // First in memory: from here on it allows nothing, also if the store takes its time.
-        self.0.bench.revoke(grant.id);
+        self.0.policy_engine.revoke(grant.id);
         self.store().revoke_grant(grant.id.to_string(), Time::now(), entry).await
     }
 
@@ -111,12 +111,12 @@ impl Supervisor {
         workspace: PathBuf,
         preset: Preset,
         clearance: Clearance,
-    ) -> Result<Explanation, StoreError> {
+    ) -> Result<RulingExplanation, StoreError> {
         let force = self.in_force();
         let explaining = tokio::task::spawn_blocking(move || {
-            let request = policy::resolve(judge::of_clearance(agent, workspace, &clearance));
+            let request = policy::resolve(policy_engine::of_clearance(agent, workspace, &clearance));
             let (assessment, now) = (policy::assess(&request), Time::now());
-            Explanation {
+            RulingExplanation {
                 ruling: force.rule_under(preset, &request, &assessment, now),
                 rules: policy::explain(force.rules(), &request, &assessment, now),
                 proposal: policy::proposal(&request, &assessment),
@@ -126,8 +126,8 @@ impl Supervisor {
     }
 
     /// Tries these rules on everything that was asked since then. Changes nothing.
-    pub async fn try_rules(&self, rules: Rules, since: Time) -> Result<Tried, StoreError> {
-        let (mut tried, mut after) = (Tried::default(), 0);
+    pub async fn try_rules(&self, rules: Rules, since: Time) -> Result<RuleTrial, StoreError> {
+        let (mut tried, mut after) = (RuleTrial::default(), 0);
         let proposed = Arc::new(self.in_force().with_rules(rules));
         loop {
             let page = self.store().requests(since, after, PAGE).await?;
@@ -138,12 +138,12 @@ impl Supervisor {
                 let now = Time::now();
                 let judge = |request: intercom_store::StoredRequest| {
                     let intercom_store::StoredRequest { clearance, agent, workspace, .. } = request;
-                    let resolved = policy::resolve(judge::of_clearance(agent, workspace, &clearance));
+                    let resolved = policy::resolve(policy_engine::of_clearance(agent, workspace, &clearance));
                     let assessment = policy::assess(&resolved);
-                    let would = judge::ruled_by_preset(&clearance)
+                    let would = policy_engine::ruled_by_preset(&clearance)
                         .unwrap_or_else(|| proposed.rule(&resolved, &assessment, now));
                     let was = was(&clearance);
-                    Difference { clearance, risk: assessment.risk, was, would }
+                    RulingDifference { clearance, risk: assessment.risk, was, would }
                 };
                 page.into_iter().map(judge).collect::<Vec<_>>()
             });
@@ -157,8 +157,8 @@ impl Supervisor {
     }
 }
 
-impl Tried {
-    fn count(&mut self, judged: Difference) {
+impl RuleTrial {
+    fn count(&mut self, judged: RulingDifference) {
         self.requests += 1;
         match judged.would.outcome {
             Outcome::Allow => self.allowed += 1,

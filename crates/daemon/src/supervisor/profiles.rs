@@ -5,14 +5,14 @@ use std::path::Path;
 
 use super::Supervisor;
 use super::launch::DEMO_MODE;
-use crate::config::{AgentProfile, Config, DEMO_AGENT, FETCHER, KNOWN, Known, known};
+use crate::config::{AGENT_CATALOG, AgentProfile, CatalogAgent, Config, DEMO_AGENT, FETCHER, catalog_agent};
 use intercom_host::{agent_environment, resolve_program};
-use intercom_store::{KnownAgent, StoreError};
+use intercom_store::{CachedCapabilities, StoreError};
 use intercom_types::{Json, hex};
 
 /// An agent by its name.
 #[derive(Debug, Clone)]
-pub struct Agent {
+pub struct NamedAgent {
     pub name: String,
     pub profile: AgentProfile,
     pub availability: ProgramAvailability,
@@ -40,29 +40,31 @@ impl ProgramAvailability {
 }
 
 /// Every agent that has a name: what is configured comes first, and takes the place of what is built in.
-pub fn agents(config: &Config) -> Vec<Agent> {
+pub fn agents(config: &Config) -> Vec<NamedAgent> {
     let path = search_path();
     let names = config.agents.keys().map(String::as_str);
-    let others = KNOWN.iter().map(|known| known.name).filter(|name| !config.agents.contains_key(*name));
+    let others =
+        AGENT_CATALOG.iter().map(|known| known.name).filter(|name| !config.agents.contains_key(*name));
     names.chain(others).chain([DEMO_AGENT]).filter_map(|name| find(config, name, &path)).collect()
 }
 
 impl Supervisor {
-    pub fn agents(&self) -> Vec<Agent> {
+    pub fn agents(&self) -> Vec<NamedAgent> {
         agents(&self.config())
     }
 
     /// The same with what one of each told last, unless its command line was another.
-    pub async fn known_agents(&self) -> Result<Vec<(Agent, Option<Json>)>, StoreError> {
+    pub async fn known_agents(&self) -> Result<Vec<(NamedAgent, Option<Json>)>, StoreError> {
         let known = self.store().known_agents().await?;
-        let told = |agent: &Agent| {
+        let told = |agent: &NamedAgent| {
             let fingerprint = command_fingerprint(&agent.profile);
-            let same =
-                |known: &&KnownAgent| known.name == agent.name && known.command_fingerprint == fingerprint;
+            let same = |known: &&CachedCapabilities| {
+                known.name == agent.name && known.command_fingerprint == fingerprint
+            };
             let known = known.iter().find(same);
-            known.map(|known| known.told.clone())
+            known.map(|known| known.capabilities.clone())
         };
-        let with = |agent: Agent| {
+        let with = |agent: NamedAgent| {
             let told = told(&agent);
             (agent, told)
         };
@@ -75,11 +77,11 @@ impl Supervisor {
 
     /// Returns the way to install a program that is missing, if we know one.
     pub(super) fn how_to_install(&self, name: &str) -> Option<&'static str> {
-        known(name).filter(|_| !self.config().agents.contains_key(name)).map(|known| known.install)
+        catalog_agent(name).filter(|_| !self.config().agents.contains_key(name)).map(|known| known.install)
     }
 }
 
-fn find(config: &Config, name: &str, path: &OsStr) -> Option<Agent> {
+fn find(config: &Config, name: &str, path: &OsStr) -> Option<NamedAgent> {
     let (profile, availability) = if name == DEMO_AGENT {
         (demo(), ProgramAvailability::BuiltIn)
     } else if let Some(profile) = config.agents.get(name) {
@@ -87,9 +89,9 @@ fn find(config: &Config, name: &str, path: &OsStr) -> Option<Agent> {
         let there = is_there(&profile.command, path);
         (profile.clone(), if there { ProgramAvailability::Installed } else { ProgramAvailability::Missing })
     } else {
-        built_in(known(name)?, path)
+        built_in(catalog_agent(name)?, path)
     };
-    Some(Agent { name: name.to_owned(), profile, availability })
+    Some(NamedAgent { name: name.to_owned(), profile, availability })
 }
 
 /// A hash of a command line: arguments may hold secrets, and are not kept.
@@ -108,7 +110,7 @@ fn demo() -> AgentProfile {
     }
 }
 
-fn built_in(known: &Known, path: &OsStr) -> (AgentProfile, ProgramAvailability) {
+fn built_in(known: &CatalogAgent, path: &OsStr) -> (AgentProfile, ProgramAvailability) {
     let set = |name: &str| std::env::var_os(name).is_some_and(|value| !value.is_empty());
     let profile = known.profile(|program| is_there(program, path), set);
     let availability = if profile.command == FETCHER {

@@ -6,7 +6,7 @@ use super::Supervisor;
 use crate::session::actor::{FoundProcess, TaskBeginning};
 use crate::session::{CommandError, ProcessPlan, RequestAssessor as _, SessionState, StartError};
 use intercom_host::{self as host, AgentProcess};
-use intercom_store::{Found, StoreError};
+use intercom_store::{IdLookup, StoreError};
 use intercom_types::{SessionId, Time, agent};
 
 /// The number of sessions that are looked for at the same time.
@@ -36,7 +36,7 @@ impl std::fmt::Display for RecoveryReport {
 
 /// The fate of a session that was live.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-enum RecoveredFate {
+enum RecoveryOutcome {
     Attached,
     Ended,
     /// Its agent runs, or ran, and nobody knows what it was told. `known` if the session was.
@@ -50,19 +50,19 @@ impl Supervisor {
     pub async fn recover(&self) -> Result<RecoveryReport, StoreError> {
         let today = agent::day(Time::now());
         for (id, micros) in self.store().spent_on(today).await? {
-            self.0.bench.spends(id, today, micros);
+            self.0.policy_engine.record_spend(id, today, micros);
         }
         let adopted = self.adopt_kept(&self.store().live().await?).await?;
         let mut live = self.store().live().await?;
         let recover = |id| async move { (id, self.recover_one(id).await) };
         let found = stream::iter(live.clone().into_iter().map(recover)).buffer_unordered(AT_ONCE);
-        let found: Vec<(SessionId, Result<RecoveredFate, StoreError>)> = found.collect().await;
+        let found: Vec<(SessionId, Result<RecoveryOutcome, StoreError>)> = found.collect().await;
         let mut recovered = RecoveryReport { adopted, ..RecoveryReport::default() };
         for (id, fate) in found {
             match fate {
-                Ok(RecoveredFate::Attached) => recovered.attached += 1,
-                Ok(RecoveredFate::Ended) => recovered.ended += 1,
-                Ok(RecoveredFate::Orphan { known }) => recovered.adopted += usize::from(known),
+                Ok(RecoveryOutcome::Attached) => recovered.attached += 1,
+                Ok(RecoveryOutcome::Ended) => recovered.ended += 1,
+                Ok(RecoveryOutcome::Orphan { known }) => recovered.adopted += usize::from(known),
                 // One session that cannot be read must not keep the others from their people.
                 Err(error @ (StoreError::Corrupt { .. } | StoreError::Conflict(_))) => {
                     tracing::error!(session.id = %id, %error, "a session cannot be taken up");
@@ -77,27 +77,30 @@ impl Supervisor {
         Ok(recovered)
     }
 
-    async fn recover_one(&self, id: SessionId) -> Result<RecoveredFate, StoreError> {
+    async fn recover_one(&self, id: SessionId) -> Result<RecoveryOutcome, StoreError> {
         let (stored, mut state) = self.stored(id).await?;
         let plan = self.plan_again(&stored, &state)?;
         if state.resting().is_some() || state.is_deferred() {
-            return self.take_up(state, plan, TaskBeginning::Resting).await.map(|()| RecoveredFate::Attached);
+            return self
+                .take_up(state, plan, TaskBeginning::Resting)
+                .await
+                .map(|()| RecoveryOutcome::Attached);
         }
         // What a newer database has consumed may be gone from the journal.
-        let consumed = stored.consumed.max(host::output_start(&plan.keep));
-        let process = match AgentProcess::find(&id.to_string(), &plan.keep, consumed).await {
+        let consumed = stored.consumed.max(host::output_start(&plan.runtime_dir));
+        let process = match AgentProcess::find(&id.to_string(), &plan.runtime_dir, consumed).await {
             Ok(process) => process,
             // It was to be started, and was not: nobody has been told anything yet.
             Err(_) if state.is_waking() => {
                 return self
                     .take_up(state, plan, TaskBeginning::Resting)
                     .await
-                    .map(|()| RecoveredFate::Attached);
+                    .map(|()| RecoveryOutcome::Attached);
             }
             Err(lost) => {
                 tracing::warn!(session.id = %id, %lost, "a session was lost");
                 let lost = TaskBeginning::Lost(format!("lost: {lost}"));
-                return self.take_up(state, plan, lost).await.map(|()| RecoveredFate::Ended);
+                return self.take_up(state, plan, lost).await.map(|()| RecoveryOutcome::Ended);
             }
         };
         let (alive, was_orphan) = (process.is_alive(), state.is_orphan());
@@ -107,11 +110,11 @@ impl Supervisor {
             outbox.clear();
         }
         let fate = match (state.is_orphan(), alive) {
-            (true, _) => RecoveredFate::Orphan { known: !was_orphan },
-            (false, true) => RecoveredFate::Attached,
-            (false, false) => RecoveredFate::Ended,
+            (true, _) => RecoveryOutcome::Orphan { known: !was_orphan },
+            (false, true) => RecoveryOutcome::Attached,
+            (false, false) => RecoveryOutcome::Ended,
         };
-        let again = fate == RecoveredFate::Ended && plan.resume_after_reboot;
+        let again = fate == RecoveryOutcome::Ended && plan.resume_after_reboot;
         let found = FoundProcess { process, consumed, outbox };
         self.take_up(state, plan, TaskBeginning::Found(Box::new(found))).await?;
         if again {
@@ -140,7 +143,7 @@ impl Supervisor {
             if let Some(handle) = supervisor.find(id) {
                 handle.closed().await;
             }
-            let Ok(Found::One(record)) = supervisor.store().session(id.to_string()).await else { return };
+            let Ok(IdLookup::One(record)) = supervisor.store().session(id.to_string()).await else { return };
             if record.end_reason.as_deref() == Some(host::REBOOTED)
                 && let Err(error) = supervisor.resume(&record, "the restart of the machine".to_owned()).await
             {

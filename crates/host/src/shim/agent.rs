@@ -38,7 +38,7 @@ impl ShimmedAgent {
             .stdin(Stdio::piped())
             .stdout(Stdio::piped())
             .stderr(Stdio::piped());
-        let (door, unmet, user) = (cgroup.map(Cgroup::door), unmet.clone(), spec.user.clone());
+        let (door, unmet, user) = (cgroup.map(Cgroup::procs_file), unmet.clone(), spec.user.clone());
         // SAFETY: the shim has one thread, so that nothing can be locked or half done in the child; what is done here
         // would be allowed at any other place as well.
         unsafe {

@@ -43,7 +43,7 @@ impl StdinQueue {
     pub(super) fn accept(&mut self, n: u64, message: Vec<u8>, out: &mut Vec<ShimFrame>) {
         if n != UNNUMBERED && n <= self.accepted {
             if n <= self.written {
-                out.push(ShimFrame::Sack(n));
+                out.push(ShimFrame::Ack(n));
             } else if self.pipe.is_none() {
                 out.push(ShimFrame::Nack(n));
             }
@@ -68,7 +68,7 @@ impl StdinQueue {
             if self.begun == message.len() {
                 if *n != UNNUMBERED {
                     self.written = *n;
-                    out.push(ShimFrame::Sack(*n));
+                    out.push(ShimFrame::Ack(*n));
                 }
                 self.queue.pop_front();
                 self.begun = 0;
@@ -114,10 +114,10 @@ mod tests {
         let (mut reader, mut input) = pipe();
         assert_eq!(told(|out| input.accept(1, b"a\n".to_vec(), out)), []);
         assert_eq!(told(|out| input.accept(1, b"a\n".to_vec(), out)), [], "accepted, not written yet");
-        assert_eq!(told(|out| input.pump(out)), [ShimFrame::Sack(1)]);
-        assert_eq!(told(|out| input.accept(1, b"a\n".to_vec(), out)), [ShimFrame::Sack(1)], "told again");
+        assert_eq!(told(|out| input.pump(out)), [ShimFrame::Ack(1)]);
+        assert_eq!(told(|out| input.accept(1, b"a\n".to_vec(), out)), [ShimFrame::Ack(1)], "told again");
         input.accept(2, b"b\n".to_vec(), &mut Vec::new());
-        assert_eq!(told(|out| input.pump(out)), [ShimFrame::Sack(2)]);
+        assert_eq!(told(|out| input.pump(out)), [ShimFrame::Ack(2)]);
         input.close(&mut Vec::new());
         let mut seen = String::new();
         reader.read_to_string(&mut seen).unwrap();

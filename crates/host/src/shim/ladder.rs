@@ -67,7 +67,7 @@ impl LadderClimb {
     }
 
     /// Straight to the top.
-    pub(super) fn hurry(&mut self, now: Instant) {
+    pub(super) fn skip_to_kill(&mut self, now: Instant) {
         if self.next.is_some() {
             self.next = Some((StopRung::Sigkill, now));
         }
@@ -116,9 +116,9 @@ mod tests {
         let start = Instant::now();
         let mut ladder = LadderClimb::new(waits(), true, start);
         ladder.due(start);
-        ladder.hurry(start);
+        ladder.skip_to_kill(start);
         assert_eq!(ladder.due(start), Some(StopRung::Sigkill));
-        ladder.hurry(start);
+        ladder.skip_to_kill(start);
         assert_eq!(ladder.due(start), None, "once is enough");
     }
 }

@@ -47,7 +47,7 @@ impl DaemonLink {
 
     /// Takes new connections and greets those of a daemon, handing over a second end of the agent's stdout. Anybody else is
     /// hung up on, and the daemon that is connected stays: losing it would end the session.
-    pub(super) fn welcome(
+    pub(super) fn accept_daemons(
         &mut self,
         hello: &ShimFrame,
         stdout: Option<BorrowedFd<'_>>,
@@ -126,7 +126,7 @@ impl DaemonLink {
     }
 
     /// Waits, not for long, until everything is written: the last words.
-    pub(super) fn farewell(&mut self) {
+    pub(super) fn flush_blocking(&mut self) {
         if let Some(daemon) = &self.daemon {
             daemon.stream.set_nonblocking(false).ok(); // then some of it may be lost; it is on disk as well
             daemon.stream.set_write_timeout(Some(std::time::Duration::from_secs(1))).ok(); // as above

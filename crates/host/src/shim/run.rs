@@ -171,11 +171,11 @@ impl ShimLoop {
             self.turn();
         }
         self.cgroup.iter().for_each(Cgroup::remove);
-        let left = self.left();
+        let left = self.exit_record();
         let kept =
             serde_json::to_vec(&left).map_err(io::Error::from).and_then(|json| write_whole(EXIT, &json));
         self.link.send(&ShimFrame::Exit(self.journal.end(), left));
-        self.link.farewell();
+        self.link.flush_blocking();
         fs::remove_file(SOCKET).ok(); // the directory goes with the session anyway
         if kept.is_ok() { ExitCode::SUCCESS } else { ExitCode::FAILURE }
     }
@@ -244,10 +244,10 @@ impl ShimLoop {
         let (me, cgroup) = (self.me, self.cgroup.as_ref());
         // Whoever is below us is the agent's, whatever it holds.
         let is_daemon = |pid| self.daemon_lock.is_held_by(pid) && !whole_tree(me, cgroup).contains(&pid);
-        self.link.welcome(&hello, self.stdout.as_ref().map(AsFd::as_fd), is_daemon);
+        self.link.accept_daemons(&hello, self.stdout.as_ref().map(AsFd::as_fd), is_daemon);
         for frame in self.link.read() {
             if frame.since() <= self.meta.version {
-                self.obey(frame, &mut out);
+                self.handle_frame(frame, &mut out);
             }
         }
         self.climb(&mut out);
@@ -258,7 +258,7 @@ impl ShimLoop {
         self.link.flush();
     }
 
-    fn obey(&mut self, frame: ShimFrame, out: &mut Vec<ShimFrame>) {
+    fn handle_frame(&mut self, frame: ShimFrame, out: &mut Vec<ShimFrame>) {
         match frame {
             ShimFrame::Attach(offset) => {
                 self.seen = offset;
@@ -271,19 +271,19 @@ impl ShimLoop {
                 let at_once = waits == LadderWaits::NONE;
                 self.begin_stop(Some(waits), interrupt);
                 if at_once {
-                    self.hurry();
+                    self.skip_to_kill();
                 }
                 // The first step is taken before whatever was said right after it.
                 self.climb(out);
             }
             ShimFrame::Kill => {
                 self.begin_stop(None, Vec::new());
-                self.hurry();
+                self.skip_to_kill();
             }
             // What only a shim says, or a newer daemon: nothing to do.
             ShimFrame::Hello(_)
             | ShimFrame::Bell(_)
-            | ShimFrame::Sack(_)
+            | ShimFrame::Ack(_)
             | ShimFrame::Nack(_)
             | ShimFrame::Exit(..)
             | ShimFrame::Note(_)
@@ -291,9 +291,9 @@ impl ShimLoop {
         }
     }
 
-    fn hurry(&mut self) {
+    fn skip_to_kill(&mut self) {
         if let Some(ladder) = &mut self.ladder {
-            ladder.hurry(Instant::now());
+            ladder.skip_to_kill(Instant::now());
         }
     }
 
@@ -461,7 +461,7 @@ impl ShimLoop {
         self.is_empty()
     }
 
-    fn left(&self) -> ExitRecord {
+    fn exit_record(&self) -> ExitRecord {
         ExitRecord {
             exit: self.exit.clone().unwrap_or_default(),
             reason: if self.closed_first { STREAM_CLOSED } else { EXITED }.to_owned(),

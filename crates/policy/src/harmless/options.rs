@@ -1,7 +1,7 @@
 //! The tables of options that are known to be harmless, and of programs that run no other.
 
 /// Options of some commands. A command may have several rows; what any of them holds is harmless.
-pub(super) struct Row {
+pub(super) struct OptionTableRow {
     /// Leading words.
     pub(super) of: &'static [&'static str],
     /// Long options, without their dashes; a value after `=` is checked like an operand.
@@ -16,10 +16,10 @@ pub(super) struct Row {
     pub(super) after: &'static str,
 }
 
-const NONE: Row = Row { of: &[], long: "", flags: "", valued: "", text: "", after: "" };
+const NONE: OptionTableRow = OptionTableRow { of: &[], long: "", flags: "", valued: "", text: "", after: "" };
 
-pub(super) const ROWS: &[Row] = &[
-    Row {
+pub(super) const ROWS: &[OptionTableRow] = &[
+    OptionTableRow {
         of: &[
             "cargo test",
             "cargo build",
@@ -42,19 +42,19 @@ pub(super) const ROWS: &[Row] = &[
         valued: "pFj",
         ..NONE
     },
-    Row {
+    OptionTableRow {
         of: &["cargo test", "cargo t", "cargo bench"],
         after: "nocapture no-capture test-threads exact ignored include-ignored skip list show-output quiet color",
         ..NONE
     },
-    Row {
+    OptionTableRow {
         of: &["cargo nextest run", "cargo nextest list"],
         long: "no-capture retries partition run-ignored status-level final-status-level failure-output \
                success-output no-tests test-threads",
         after: "exact ignored include-ignored skip",
         ..NONE
     },
-    Row {
+    OptionTableRow {
         of: &["cargo fmt"],
         long: "all check package quiet verbose",
         flags: "qv",
@@ -62,22 +62,22 @@ pub(super) const ROWS: &[Row] = &[
         after: "check",
         ..NONE
     },
-    Row {
+    OptionTableRow {
         of: &["cargo tree"],
         long: "depth invert duplicates edges package workspace locked offline",
         flags: "d",
         valued: "ipe",
         ..NONE
     },
-    Row { of: &["cargo metadata"], long: "format-version no-deps locked offline", ..NONE },
-    Row {
+    OptionTableRow { of: &["cargo metadata"], long: "format-version no-deps locked offline", ..NONE },
+    OptionTableRow {
         of: &["git status"],
         long: "short branch porcelain long show-stash untracked-files ignored ahead-behind no-ahead-behind verbose",
         flags: "sbvz",
         valued: "u",
         ..NONE
     },
-    Row {
+    OptionTableRow {
         of: &["git diff", "git log", "git show", "git stash show"],
         long: "stat shortstat numstat name-only name-status summary cached staged word-diff color no-color patch \
                no-patch unified ignore-space-change ignore-all-space ignore-blank-lines ignore-space-at-eol minimal \
@@ -88,7 +88,7 @@ pub(super) const ROWS: &[Row] = &[
         text: "S G",
         ..NONE
     },
-    Row {
+    OptionTableRow {
         of: &["git log", "git show", "git shortlog", "git rev-list"],
         long: "oneline graph decorate no-decorate all branches tags remotes max-count skip since until after before \
                author committer grep all-match invert-grep regexp-ignore-case extended-regexp fixed-strings merges \
@@ -99,9 +99,14 @@ pub(super) const ROWS: &[Row] = &[
         text: "grep author committer",
         ..NONE
     },
-    Row { of: &["git log"], valued: "n", ..NONE },
-    Row { of: &["git add"], long: "all update verbose dry-run intent-to-add", flags: "AuvnN", ..NONE },
-    Row {
+    OptionTableRow { of: &["git log"], valued: "n", ..NONE },
+    OptionTableRow {
+        of: &["git add"],
+        long: "all update verbose dry-run intent-to-add",
+        flags: "AuvnN",
+        ..NONE
+    },
+    OptionTableRow {
         of: &["git commit"],
         long: "message all amend no-edit quiet allow-empty signoff dry-run author date",
         flags: "aqs",
@@ -109,13 +114,13 @@ pub(super) const ROWS: &[Row] = &[
         text: "m message author date",
         ..NONE
     },
-    Row {
+    OptionTableRow {
         of: &["git branch"],
         long: "list all remotes verbose show-current contains no-contains merged no-merged sort format",
         flags: "arvl",
         ..NONE
     },
-    Row {
+    OptionTableRow {
         of: &["git stash"],
         long: "message include-untracked keep-index quiet index",
         flags: "ukq",
@@ -123,20 +128,20 @@ pub(super) const ROWS: &[Row] = &[
         text: "m message",
         ..NONE
     },
-    Row { of: &["git blame"], long: "date porcelain", flags: "wsepC", valued: "L", ..NONE },
-    Row {
+    OptionTableRow { of: &["git blame"], long: "date porcelain", flags: "wsepC", valued: "L", ..NONE },
+    OptionTableRow {
         of: &["git ls-files"],
         long: "cached others modified deleted stage exclude-standard full-name error-unmatch",
         flags: "cosmdz",
         ..NONE
     },
-    Row {
+    OptionTableRow {
         of: &["git rev-parse"],
         long: "show-toplevel abbrev-ref short verify quiet is-inside-work-tree show-prefix",
         flags: "q",
         ..NONE
     },
-    Row {
+    OptionTableRow {
         of: &["git grep"],
         long: "line-number ignore-case files-with-matches word-regexp count fixed-strings extended-regexp cached",
         flags: "niIlwEFchvP",
@@ -144,29 +149,45 @@ pub(super) const ROWS: &[Row] = &[
         text: "e",
         ..NONE
     },
-    Row { of: &["git fetch"], long: "all prune tags quiet verbose dry-run", flags: "apqvt", ..NONE },
-    Row { of: &["git pull"], long: "ff-only rebase no-rebase quiet verbose", flags: "qv", ..NONE },
-    Row { of: &["git push"], long: "set-upstream quiet verbose dry-run tags", flags: "uqvn", ..NONE },
-    Row {
+    OptionTableRow {
+        of: &["git fetch"],
+        long: "all prune tags quiet verbose dry-run",
+        flags: "apqvt",
+        ..NONE
+    },
+    OptionTableRow { of: &["git pull"], long: "ff-only rebase no-rebase quiet verbose", flags: "qv", ..NONE },
+    OptionTableRow {
+        of: &["git push"],
+        long: "set-upstream quiet verbose dry-run tags",
+        flags: "uqvn",
+        ..NONE
+    },
+    OptionTableRow {
         of: &["git clone"],
         long: "quiet verbose depth single-branch no-tags branch",
         flags: "qv",
         valued: "b",
         ..NONE
     },
-    Row { of: &["git checkout"], long: "quiet detach", flags: "bq", ..NONE },
-    Row { of: &["git switch"], long: "create quiet detach", flags: "cq", ..NONE },
-    Row { of: &["git restore"], long: "staged worktree source quiet", flags: "SWq", valued: "s", ..NONE },
-    Row {
+    OptionTableRow { of: &["git checkout"], long: "quiet detach", flags: "bq", ..NONE },
+    OptionTableRow { of: &["git switch"], long: "create quiet detach", flags: "cq", ..NONE },
+    OptionTableRow {
+        of: &["git restore"],
+        long: "staged worktree source quiet",
+        flags: "SWq",
+        valued: "s",
+        ..NONE
+    },
+    OptionTableRow {
         of: &["git merge"],
         long: "ff-only no-ff ff no-edit abort quiet squash no-commit",
         flags: "q",
         ..NONE
     },
-    Row { of: &["git remote"], long: "verbose", flags: "v", ..NONE },
-    Row { of: &["git tag"], long: "list sort", flags: "l", ..NONE },
-    Row { of: &["git describe"], long: "tags always dirty abbrev long all", ..NONE },
-    Row {
+    OptionTableRow { of: &["git remote"], long: "verbose", flags: "v", ..NONE },
+    OptionTableRow { of: &["git tag"], long: "list sort", flags: "l", ..NONE },
+    OptionTableRow { of: &["git describe"], long: "tags always dirty abbrev long all", ..NONE },
+    OptionTableRow {
         of: &[
             "npm test",
             "npm run",
@@ -183,21 +204,21 @@ pub(super) const ROWS: &[Row] = &[
         valued: "w",
         ..NONE
     },
-    Row { of: &["npm ls", "pnpm ls"], long: "depth all json long", ..NONE },
-    Row {
+    OptionTableRow { of: &["npm ls", "pnpm ls"], long: "depth all json long", ..NONE },
+    OptionTableRow {
         of: &["go test", "go build", "go vet"],
         long: "v race short cover json tags p x n trimpath",
         text: "tags",
         ..NONE
     },
-    Row {
+    OptionTableRow {
         of: &["go test"],
         long: "run skip count timeout failfast bench benchmem benchtime parallel list shuffle cpu",
         text: "run skip bench list",
         ..NONE
     },
-    Row { of: &["go list"], long: "m json f deps test e", text: "f", ..NONE },
-    Row {
+    OptionTableRow { of: &["go list"], long: "m json f deps test e", text: "f", ..NONE },
+    OptionTableRow {
         of: &["pytest", "py.test", "python -m pytest"],
         long: "maxfail tb lf last-failed ff failed-first nf sw stepwise durations collect-only co verbose quiet \
                no-header no-summary exitfirst capture color showlocals cov cov-report strict-markers disable-warnings",
@@ -206,44 +227,49 @@ pub(super) const ROWS: &[Row] = &[
         text: "k m",
         ..NONE
     },
-    Row {
+    OptionTableRow {
         of: &["mypy"],
         long: "strict ignore-missing-imports show-error-codes pretty no-error-summary",
         ..NONE
     },
-    Row {
+    OptionTableRow {
         of: &["ruff check", "ruff format"],
         long: "check diff select ignore quiet output-format statistics no-cache",
         flags: "q",
         ..NONE
     },
-    Row { of: &["tsc"], long: "noEmit pretty version", ..NONE },
-    Row { of: &["eslint"], long: "quiet max-warnings ext color no-color", ..NONE },
-    Row { of: &["prettier"], long: "check list-different", flags: "l", ..NONE },
-    Row {
+    OptionTableRow { of: &["tsc"], long: "noEmit pretty version", ..NONE },
+    OptionTableRow { of: &["eslint"], long: "quiet max-warnings ext color no-color", ..NONE },
+    OptionTableRow { of: &["prettier"], long: "check list-different", flags: "l", ..NONE },
+    OptionTableRow {
         of: &["make", "gmake"],
         long: "jobs keep-going silent quiet dry-run always-make no-print-directory",
         flags: "ksBnw",
         valued: "j",
         ..NONE
     },
-    Row {
+    OptionTableRow {
         of: &["ls"],
         long: "all almost-all human-readable recursive reverse size sort color directory classify time full-time \
                group-directories-first inode",
         flags: "laAhtrRSdF1ginosU",
         ..NONE
     },
-    Row { of: &["cat"], long: "number number-nonblank show-all squeeze-blank", flags: "nbAsTEvet", ..NONE },
-    Row {
+    OptionTableRow {
+        of: &["cat"],
+        long: "number number-nonblank show-all squeeze-blank",
+        flags: "nbAsTEvet",
+        ..NONE
+    },
+    OptionTableRow {
         of: &["head", "tail"],
         long: "lines bytes quiet verbose",
         flags: "qv0123456789",
         valued: "nc",
         ..NONE
     },
-    Row { of: &["wc"], long: "lines words bytes chars", flags: "lwcmL", ..NONE },
-    Row {
+    OptionTableRow { of: &["wc"], long: "lines words bytes chars", flags: "lwcmL", ..NONE },
+    OptionTableRow {
         of: &["rg"],
         long: "line-number ignore-case files-with-matches files-without-match files word-regexp invert-match \
                fixed-strings count count-matches only-matching hidden no-ignore no-ignore-vcs smart-case \
@@ -256,7 +282,7 @@ pub(super) const ROWS: &[Row] = &[
         text: "e regexp r replace",
         ..NONE
     },
-    Row {
+    OptionTableRow {
         of: &["grep", "egrep", "fgrep"],
         long: "recursive include exclude exclude-dir line-number ignore-case files-with-matches \
                files-without-match word-regexp count color context after-context before-context max-count regexp \
@@ -266,7 +292,7 @@ pub(super) const ROWS: &[Row] = &[
         text: "e regexp",
         ..NONE
     },
-    Row {
+    OptionTableRow {
         of: &["find"],
         long: "name iname path ipath wholename type maxdepth mindepth size mtime mmin atime ctime newer empty not o \
                or a and print print0 prune regex iregex regextype perm user group depth xdev true false ls printf \
@@ -274,15 +300,15 @@ pub(super) const ROWS: &[Row] = &[
         text: "name iname path ipath printf regex iregex",
         ..NONE
     },
-    Row {
+    OptionTableRow {
         of: &["fd", "fdfind"],
         long: "hidden no-ignore ignore-case case-sensitive glob fixed-strings type extension max-depth exclude color",
         flags: "HIisgFp01u",
         valued: "tedEc",
         ..NONE
     },
-    Row { of: &["sed"], long: "quiet silent", flags: "n", ..NONE },
-    Row {
+    OptionTableRow { of: &["sed"], long: "quiet silent", flags: "n", ..NONE },
+    OptionTableRow {
         of: &["tar", "bsdtar", "gtar"],
         // Not `-x`: where files are extracted to is in the archive, and links on the way are followed.
         long: "list create verbose gzip file",
@@ -290,37 +316,37 @@ pub(super) const ROWS: &[Row] = &[
         valued: "f",
         ..NONE
     },
-    Row {
+    OptionTableRow {
         of: &["sort"],
         long: "numeric-sort reverse unique key",
         flags: "nrufsbdiVhz",
         valued: "kt",
         ..NONE
     },
-    Row { of: &["uniq"], long: "count repeated unique", flags: "cdui", ..NONE },
-    Row { of: &["cut"], long: "fields delimiter", flags: "s", valued: "fdcb", text: "d", ..NONE },
-    Row {
+    OptionTableRow { of: &["uniq"], long: "count repeated unique", flags: "cdui", ..NONE },
+    OptionTableRow { of: &["cut"], long: "fields delimiter", flags: "s", valued: "fdcb", text: "d", ..NONE },
+    OptionTableRow {
         of: &["du", "df"],
         long: "human-readable summarize max-depth",
         flags: "shacTk",
         valued: "d",
         ..NONE
     },
-    Row { of: &["stat"], long: "format", valued: "c", text: "c", ..NONE },
+    OptionTableRow { of: &["stat"], long: "format", valued: "c", text: "c", ..NONE },
     // Not `-r`: it follows the links that it meets.
-    Row { of: &["diff"], long: "unified brief color", flags: "uNqwbB", valued: "U", ..NONE },
-    Row { of: &["tree"], flags: "adfsh", valued: "LIP", ..NONE },
-    Row {
+    OptionTableRow { of: &["diff"], long: "unified brief color", flags: "uNqwbB", valued: "U", ..NONE },
+    OptionTableRow { of: &["tree"], flags: "adfsh", valued: "LIP", ..NONE },
+    OptionTableRow {
         of: &["jq"],
         long: "raw-output compact-output slurp sort-keys exit-status null-input",
         flags: "rcseSMCn",
         ..NONE
     },
-    Row { of: &["docker ps", "docker images"], long: "all quiet no-trunc", flags: "aq", ..NONE },
-    Row { of: &["echo"], flags: "neE", ..NONE },
-    Row { of: &["which"], flags: "a", ..NONE },
-    Row { of: &["uname"], flags: "asrm", ..NONE },
-    Row { of: &["mkdir"], long: "parents verbose", flags: "pv", ..NONE },
+    OptionTableRow { of: &["docker ps", "docker images"], long: "all quiet no-trunc", flags: "aq", ..NONE },
+    OptionTableRow { of: &["echo"], flags: "neE", ..NONE },
+    OptionTableRow { of: &["which"], flags: "a", ..NONE },
+    OptionTableRow { of: &["uname"], flags: "asrm", ..NONE },
+    OptionTableRow { of: &["mkdir"], long: "parents verbose", flags: "pv", ..NONE },
 ];
 
 /// More programs that run no other, for which no option is known.

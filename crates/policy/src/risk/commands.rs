@@ -3,10 +3,10 @@
 
 use std::path::Path;
 
-use super::{Found, downloads, is_hidden, is_system, looks_secret, runs_later};
+use super::{RiskFindings, downloads, is_hidden, is_system, looks_secret, runs_later};
 use crate::programs::{base, file_name, runs, widening};
 use crate::shell::effects::{is_file, only_reads, written};
-use crate::shell::{Script, Simple, Word, is_assignment};
+use crate::shell::{ShellScript, ShellWord, SimpleCommand, is_assignment};
 use crate::words::MAX_BYTES;
 use intercom_types::Risk;
 
@@ -50,7 +50,7 @@ const INSTALLS: &[&str] = &[
 const PUBLISHERS: &[&str] =
     &["npm", "pnpm", "yarn", "cargo", "gem", "twine", "poetry", "uv", "docker", "podman", "helm"];
 
-pub(super) fn judge(text: &str, script: &Script, found: &mut Found) {
+pub(super) fn assess_command(text: &str, script: &ShellScript, found: &mut RiskFindings) {
     if is_hidden(text) {
         found.add(Risk::High, "characters that cannot be seen in the command");
     }
@@ -73,25 +73,25 @@ pub(super) fn judge(text: &str, script: &Script, found: &mut Found) {
         settings(simple, found);
         let views = simple.views();
         for (n, view) in views.iter().enumerate() {
-            one(view, n == 0, left, found);
+            assess_view(view, n == 0, left, found);
         }
         if views.len() > 1 {
             found.add(Risk::Medium, format!("runs something else: {}", file_name(&views[0][0].text)));
         }
         left |= views.first().is_some_and(|own| leaves_for_good(own));
     }
-    downloads::judge(script, found);
+    downloads::assess_downloads(script, found);
 }
 
 /// Tells whether a command takes those after it out of the workspace: `cd` goes home.
-fn leaves_for_good(own: &[Word]) -> bool {
+fn leaves_for_good(own: &[ShellWord]) -> bool {
     let folder = own[1..].iter().find(|word| !word.text.starts_with('-') || word.text == "-");
     matches!(own[0].text.as_str(), "cd" | "pushd" | "chdir")
         && folder.is_none_or(|folder| folder.expanded || folder.text == "-" || leaves(&folder.text))
 }
 
 /// Judges a file that the shell opens to be read.
-fn opens(file: &str, found: &mut Found) {
+fn opens(file: &str, found: &mut RiskFindings) {
     if file.starts_with("/dev/tcp/") || file.starts_with("/dev/udp/") {
         found.add(Risk::High, format!("talks to other machines: {file}"));
     } else if looks_secret(file) {
@@ -102,7 +102,7 @@ fn opens(file: &str, found: &mut Found) {
 }
 
 /// Judges a file that is written. `left`: the command runs somewhere outside of the workspace.
-fn writes(file: &str, left: bool, found: &mut Found) {
+fn writes(file: &str, left: bool, found: &mut RiskFindings) {
     // `2>&1` writes to no file.
     if !is_file(file) {
         return;
@@ -126,7 +126,7 @@ fn leaves(path: &str) -> bool {
 }
 
 /// Variables that change what is run or how.
-fn settings(simple: &Simple, found: &mut Found) {
+fn settings(simple: &SimpleCommand, found: &mut RiskFindings) {
     const NAMES: &[&str] = &[
         "PATH",
         "IFS",
@@ -156,7 +156,7 @@ fn settings(simple: &Simple, found: &mut Found) {
 }
 
 /// `whole`: the command itself, and not a tail of it that it may run. `left`: it runs outside of the workspace.
-fn one(view: &[Word], whole: bool, left: bool, found: &mut Found) {
+fn assess_view(view: &[ShellWord], whole: bool, left: bool, found: &mut RiskFindings) {
     let Some((program, words)) = view.split_first() else { return };
     let name = file_name(&program.text);
     let arguments: Vec<&str> = words.iter().map(|word| word.text.as_str()).collect();
@@ -194,13 +194,14 @@ fn one(view: &[Word], whole: bool, left: bool, found: &mut Found) {
 }
 
 /// Records the risk of the files that a harmless program reads.
-fn reads(words: &[Word], found: &mut Found) {
+fn reads(words: &[ShellWord], found: &mut RiskFindings) {
     if let Some(word) = words.iter().find(|word| leaves(&word.text)) {
         found.add(Risk::Medium, format!("reads outside of the workspace: {}", word.text));
     }
     // `.e*` may be `.env`.
-    let vague =
-        |word: &&Word| word.wild && word.text.split('/').any(|part| part == "*" || part.starts_with('.'));
+    let vague = |word: &&ShellWord| {
+        word.wild && word.text.split('/').any(|part| part == "*" || part.starts_with('.'))
+    };
     if let Some(word) = words.iter().find(vague) {
         found.add(Risk::Medium, format!("cannot tell what it reads: {}", word.text));
     }

@@ -1,9 +1,9 @@
 //! Commands that run what another command writes, in any shape: a pipe, a substitution, or a file in between.
 
-use super::Found;
-use crate::programs::{Runs, base, file_name, runs};
+use super::RiskFindings;
+use crate::programs::{LaunchMode, base, file_name, runs};
 use crate::shell::effects::written;
-use crate::shell::{Script, Simple, Word};
+use crate::shell::{ShellScript, ShellWord, SimpleCommand};
 use intercom_types::Risk;
 
 const FETCHERS: &[&str] = &[
@@ -13,9 +13,9 @@ const FETCHERS: &[&str] = &[
 /// Operands that stand for the standard input.
 const STDIN: &[&str] = &["-", "/dev/stdin", "/dev/fd/0", "/proc/self/fd/0"];
 
-pub(super) fn judge(script: &Script, found: &mut Found) {
-    let views: Vec<&[Word]> = script.commands.iter().flat_map(Simple::views).collect();
-    let runs_code = |view: &&&[Word]| is_interpreter(view);
+pub(super) fn assess_downloads(script: &ShellScript, found: &mut RiskFindings) {
+    let views: Vec<&[ShellWord]> = script.commands.iter().flat_map(SimpleCommand::views).collect();
+    let runs_code = |view: &&&[ShellWord]| is_interpreter(view);
     let is_piped = script.commands.iter().any(|simple| simple.piped);
     let is_fed = is_piped
         && (views.iter().filter(runs_code).any(|view| reads_input(view))
@@ -31,19 +31,19 @@ pub(super) fn judge(script: &Script, found: &mut Found) {
     }
 }
 
-fn is_fetcher(view: &[Word]) -> bool {
+fn is_fetcher(view: &[ShellWord]) -> bool {
     FETCHERS.contains(&file_name(&view[0].text).as_str())
         || view.iter().any(|word| word.text.starts_with("/dev/tcp/"))
 }
 
-fn is_interpreter(view: &[Word]) -> bool {
+fn is_interpreter(view: &[ShellWord]) -> bool {
     let name = base(&view[0].text);
     matches!(name.as_str(), "eval" | "source" | ".")
-        || matches!(runs(&name), Some(Runs::Shell | Runs::Code(_)))
+        || matches!(runs(&name), Some(LaunchMode::Shell | LaunchMode::Code(_)))
 }
 
 /// Tells whether a program that is no interpreter runs its standard input, now or later.
-fn takes_input(view: &[Word]) -> bool {
+fn takes_input(view: &[ShellWord]) -> bool {
     let name = base(&view[0].text);
     let is_input = |word: &str| STDIN.contains(&word);
     let has_file = |option: &str| {
@@ -59,20 +59,20 @@ fn takes_input(view: &[Word]) -> bool {
 }
 
 /// Tells whether it runs its standard input: without a script, or with `-s`, which makes all operands arguments.
-fn reads_input(view: &[Word]) -> bool {
+fn reads_input(view: &[ShellWord]) -> bool {
     let arguments = &view[1..];
-    let is_option = |word: &Word| word.text.starts_with(['-', '+']) && word.text.len() > 1;
+    let is_option = |word: &ShellWord| word.text.starts_with(['-', '+']) && word.text.len() > 1;
     let script = arguments.iter().find(|word| !is_option(word));
     let has_s = arguments
         .iter()
         .take_while(|word| is_option(word))
         .any(|word| !word.text.starts_with("--") && word.text.starts_with('-') && word.text.contains('s'));
     script.is_none_or(|script| STDIN.contains(&script.text.as_str()))
-        || (has_s && runs(&base(&view[0].text)) == Some(Runs::Shell))
+        || (has_s && runs(&base(&view[0].text)) == Some(LaunchMode::Shell))
 }
 
 /// Tells whether a file that a command downloads is run by another, or made executable.
-fn runs_file(script: &Script, views: &[&[Word]]) -> bool {
+fn runs_file(script: &ShellScript, views: &[&[ShellWord]]) -> bool {
     let mut files: Vec<&str> = Vec::new();
     for simple in &script.commands {
         let own = simple.views();
@@ -90,7 +90,7 @@ fn runs_file(script: &Script, views: &[&[Word]]) -> bool {
             files.extend(urls.filter_map(|word| word.text.rsplit('/').next()));
         }
     }
-    let same = |word: &Word| {
+    let same = |word: &ShellWord| {
         let plain = |text: &str| text.trim_start_matches("./").to_owned();
         files.iter().any(|file| !file.is_empty() && plain(file) == plain(&word.text))
     };

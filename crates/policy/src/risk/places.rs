@@ -10,15 +10,15 @@ use intercom_types::Risk;
 
 #[derive(Deserialize)]
 #[serde(deny_unknown_fields)]
-struct Places {
-    secret: Secret,
-    later: Later,
-    system: System,
+struct SensitivePlaces {
+    secret: SecretPlaces,
+    later: LaterRunPlaces,
+    system: SystemPlaces,
 }
 
 #[derive(Deserialize)]
 #[serde(deny_unknown_fields)]
-struct Secret {
+struct SecretPlaces {
     names: Vec<String>,
     endings: Vec<String>,
     paths: Vec<String>,
@@ -27,24 +27,24 @@ struct Secret {
 
 #[derive(Deserialize)]
 #[serde(deny_unknown_fields)]
-struct Later {
+struct LaterRunPlaces {
     high: Vec<String>,
     medium: Vec<String>,
 }
 
 #[derive(Deserialize)]
 #[serde(deny_unknown_fields)]
-struct System {
+struct SystemPlaces {
     paths: Vec<String>,
 }
 
-static PLACES: LazyLock<Places> = LazyLock::new(|| {
+static PLACES: LazyLock<SensitivePlaces> = LazyLock::new(|| {
     toml::from_str(include_str!("places.toml")).expect("the table is part of the program, and tested")
 });
 
 /// By name only; in lower case, for file systems that do not tell. `HEAD:.env`, `@.env` and `file=.env` name `.env`.
 pub(crate) fn looks_secret(path: &str) -> bool {
-    let Secret { names, endings, paths, examples } = &PLACES.secret;
+    let SecretPlaces { names, endings, paths, examples } = &PLACES.secret;
     let path = path.to_ascii_lowercase();
     let parts: Vec<&str> = path.split(['/', '\\', ':', '=', ',', '@']).collect();
     let is_secret = |part: &&str| {
@@ -58,7 +58,7 @@ pub(crate) fn looks_secret(path: &str) -> bool {
 pub(crate) fn runs_later(path: &str) -> Option<Risk> {
     let path = path.to_ascii_lowercase();
     let parts: Vec<&str> = path.split('/').filter(|part| !part.is_empty() && *part != ".").collect();
-    let Later { high, medium } = &PLACES.later;
+    let LaterRunPlaces { high, medium } = &PLACES.later;
     // Whoever replaces a repository as a whole replaces its hooks and settings.
     if contains_any(&parts, high) || parts.last() == Some(&".git") {
         return Some(Risk::High);
@@ -70,7 +70,7 @@ pub(crate) fn runs_later(path: &str) -> Option<Risk> {
 pub(crate) fn holds_what_runs_later(path: &str) -> bool {
     let path = path.to_ascii_lowercase();
     let last = path.split('/').rfind(|part| !part.is_empty() && *part != ".").unwrap_or_default();
-    let Later { high, .. } = &PLACES.later;
+    let LaterRunPlaces { high, .. } = &PLACES.later;
     high.iter().any(|place| place.split_once('/').is_some_and(|(first, _)| first == last))
 }
 
@@ -96,8 +96,8 @@ mod tests {
 
     #[test]
     fn the_tables_hold_what_they_can_match() {
-        let Places { secret, later, system } = &*PLACES;
-        let Secret { names, endings, paths, examples } = secret;
+        let SensitivePlaces { secret, later, system } = &*PLACES;
+        let SecretPlaces { names, endings, paths, examples } = secret;
         let parts = names.iter().chain(endings).chain(examples);
         for part in parts.clone() {
             assert!(!part.contains('/') && !part.is_empty(), "{part}");
@@ -131,7 +131,7 @@ mod tests {
         for example in &PLACES.secret.examples {
             assert!(!looks_secret(example), "{example}");
         }
-        let Later { high, medium } = &PLACES.later;
+        let LaterRunPlaces { high, medium } = &PLACES.later;
         for (list, risk) in [(high, Risk::High), (medium, Risk::Medium)] {
             for entry in list {
                 assert_eq!(

@@ -1,14 +1,14 @@
 //! Arithmetic. bash evaluates the values of variables as expressions again, and with them the substitutions in the
 //! subscripts of arrays: `x='a[$(rm y)]'; echo $((x))` runs `rm`. So every variable in an expression must be a number.
 
-use super::context::Value;
+use super::context::PossibleValues;
 use super::read_into;
-use super::reader::Reader;
-use super::word::Word;
+use super::reader::ShellReader;
+use super::word::ShellWord;
 
-impl Reader<'_> {
+impl ShellReader<'_> {
     /// `$((…))`; the parentheses come next.
-    pub(super) fn arithmetic_expansion(&mut self, word: &mut Word, in_quotes: bool) {
+    pub(super) fn arithmetic_expansion(&mut self, word: &mut ShellWord, in_quotes: bool) {
         self.at += 2;
         self.expression(false);
         word.expand(in_quotes);
@@ -85,7 +85,7 @@ impl Reader<'_> {
     fn operand(&mut self, c: char) -> bool {
         match c {
             '$' => {
-                let mut word = Word::default();
+                let mut word = ShellWord::default();
                 self.dollar(&mut word, true);
                 self.need_number(&word);
             }
@@ -93,7 +93,7 @@ impl Reader<'_> {
                 let rest = self.chars[self.at..].iter();
                 let name: String = rest.take_while(|c| c.is_ascii_alphanumeric() || **c == '_').collect();
                 self.at += name.len();
-                self.context.need(&name, Value::Number);
+                self.context.need(&name, PossibleValues::Number);
             }
             c if c.is_ascii_digit() => {
                 while self.chars.get(self.at).is_some_and(char::is_ascii_digit) {
@@ -112,12 +112,12 @@ impl Reader<'_> {
     }
 
     /// Records that a word is evaluated as an expression.
-    pub(super) fn need_number(&mut self, word: &Word) {
-        if word.output > Value::Number {
+    pub(super) fn need_number(&mut self, word: &ShellWord) {
+        if word.output > PossibleValues::Number {
             self.unreadable("output of a command in an expression");
         }
         for name in &word.variables {
-            self.context.need(name, Value::Number);
+            self.context.need(name, PossibleValues::Number);
         }
     }
 
@@ -163,7 +163,7 @@ impl Reader<'_> {
     }
 
     /// A word that a builtin evaluates as an expression: `let x=y+1`, `[[ x -eq y ]]`.
-    pub(super) fn evaluated(&mut self, word: &Word) {
+    pub(super) fn evaluated(&mut self, word: &ShellWord) {
         self.need_number(word);
         let text = word.text.as_str();
         let is_allowed = |c: char| {
@@ -174,7 +174,7 @@ impl Reader<'_> {
         }
         for name in text.split(|c: char| !c.is_ascii_alphanumeric() && c != '_') {
             if super::is_name(name) {
-                self.context.need(name, Value::Number);
+                self.context.need(name, PossibleValues::Number);
             }
         }
     }

@@ -2,7 +2,7 @@
 
 /// The commands inside of a program.
 #[derive(Debug, Default, PartialEq, Eq)]
-pub(super) struct Embedded {
+pub(super) struct EmbeddedCommands {
     /// Texts that may be run.
     pub(super) texts: Vec<String>,
     /// False if the program may run something else than `texts`.
@@ -10,19 +10,20 @@ pub(super) struct Embedded {
 }
 
 /// A program of awk. If it runs anything, all of its strings may be what it runs.
-pub(super) fn read(program: &str) -> Embedded {
-    let mut scanner = Scanner { rest: program, strings: Vec::new(), code: String::new(), is_certain: true };
+pub(super) fn read(program: &str) -> EmbeddedCommands {
+    let mut scanner =
+        AwkScanner { rest: program, strings: Vec::new(), code: String::new(), is_certain: true };
     scanner.scan();
     let code = scanner.code.replace("||", " ");
     let names: Vec<&str> = code.split(|c: char| !c.is_ascii_alphanumeric() && c != '_').collect();
     let runs = code.contains(['|', '@']) || names.contains(&"system");
     if !runs && scanner.is_certain {
-        return Embedded { texts: Vec::new(), is_readable: true };
+        return EmbeddedCommands { texts: Vec::new(), is_readable: true };
     }
-    Embedded { texts: scanner.strings, is_readable: false }
+    EmbeddedCommands { texts: scanner.strings, is_readable: false }
 }
 
-struct Scanner<'a> {
+struct AwkScanner<'a> {
     rest: &'a str,
     strings: Vec<String>,
     /// The program without strings, patterns and comments.
@@ -30,7 +31,7 @@ struct Scanner<'a> {
     is_certain: bool,
 }
 
-impl Scanner<'_> {
+impl AwkScanner<'_> {
     fn scan(&mut self) {
         while let Some(c) = self.next() {
             match c {

@@ -1,15 +1,15 @@
 //! `[[ … ]]`. To dash it is a command with arguments, and `&&`, `||` and `|` inside of it separate commands.
 
-use super::reader::Reader;
+use super::reader::ShellReader;
 
 const COMPARISONS: &[&str] = &["-eq", "-ne", "-lt", "-le", "-gt", "-ge"];
 
-impl Reader<'_> {
+impl ShellReader<'_> {
     /// Reads a condition behind `[[`, with `]]`.
     pub(super) fn conditional(&mut self) {
         let start = self.at;
         let mut has_operator = false;
-        let mut before: Option<super::Word> = None;
+        let mut before: Option<super::ShellWord> = None;
         let mut evaluates = false;
         loop {
             while let Some(' ' | '\t' | '\n') = self.peek() {
@@ -81,10 +81,10 @@ impl Reader<'_> {
                     has_operator = true;
                     self.at += 1;
                 }
-                '$' => self.dollar(&mut super::Word::default(), true),
+                '$' => self.dollar(&mut super::ShellWord::default(), true),
                 '"' => {
                     self.at += 1;
-                    self.double_quotes(&mut super::Word::default());
+                    self.double_quotes(&mut super::ShellWord::default());
                 }
                 '\\' if self.peek_at(1).is_some_and(|c| !c.is_whitespace() && c != '\'' && c != '"') => {
                     self.at += 2;

@@ -3,8 +3,8 @@
 use std::collections::HashMap;
 
 use super::file_uses::FileUses;
-use super::{Script, Simple};
-use crate::programs::{Runs, base, runs};
+use super::{ShellScript, SimpleCommand};
+use crate::programs::{LaunchMode, base, runs};
 
 /// Texts within texts (`sh -c "sh -c …"`, backquotes), at most.
 const MAX_DEPTH: usize = 8;
@@ -23,7 +23,7 @@ const MAX_VARIABLES: usize = 1000;
 
 /// The values that a variable or an expansion can have, from the best known to the least.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, PartialOrd, Ord)]
-pub(crate) enum Value {
+pub(crate) enum PossibleValues {
     /// Nothing, or a number.
     #[default]
     Number,
@@ -36,16 +36,16 @@ pub(crate) enum Value {
 
 #[derive(Debug, Default)]
 #[expect(clippy::struct_excessive_bools, reason = "independent facts, each by its name")]
-pub(super) struct Context {
-    script: Script,
+pub(super) struct ScriptContext {
+    script: ShellScript,
     texts: usize,
     nesting: usize,
     launches: usize,
     characters: usize,
     /// Variables that the text assigns, with the least known of their values.
-    assigned: HashMap<String, Value>,
+    assigned: HashMap<String, PossibleValues>,
     /// Variables that stand where only some values are harmless.
-    needed: HashMap<String, Value>,
+    needed: HashMap<String, PossibleValues>,
     pub(super) files: FileUses,
     /// Texts that commands print, until a shell takes them.
     printed: Vec<String>,
@@ -58,7 +58,7 @@ pub(super) struct Context {
     is_other_shell: bool,
 }
 
-impl Context {
+impl ScriptContext {
     pub(super) fn unreadable(&mut self, reason: &'static str) {
         self.script.opaque = true;
         self.script.reason.get_or_insert(reason);
@@ -116,12 +116,12 @@ impl Context {
         self.is_other_shell
     }
 
-    pub(super) fn commands(&self) -> &[Simple] {
+    pub(super) fn commands(&self) -> &[SimpleCommand] {
         &self.script.commands
     }
 
     /// False if there are too many commands.
-    pub(super) fn push(&mut self, simple: Simple) -> bool {
+    pub(super) fn push(&mut self, simple: SimpleCommand) -> bool {
         self.note_printed(&simple);
         self.script.commands.push(simple);
         let fits = self.script.commands.len() <= MAX_COMMANDS;
@@ -139,7 +139,7 @@ impl Context {
     }
 
     /// Records that a variable gets a value; `text` is the value, with `*` for what is expanded.
-    pub(super) fn assign(&mut self, name: &str, value: Value, text: &str) {
+    pub(super) fn assign(&mut self, name: &str, value: PossibleValues, text: &str) {
         if self.assigned.len() >= MAX_VARIABLES {
             return self.unreadable("too many variables");
         }
@@ -151,7 +151,7 @@ impl Context {
 
     /// Records that `name` stands where only values up to `value` are harmless. A variable that the text does not
     /// assign comes from the environment, which the text does not choose.
-    pub(super) fn need(&mut self, name: &str, value: Value) {
+    pub(super) fn need(&mut self, name: &str, value: PossibleValues) {
         if name.starts_with(|c: char| c.is_ascii_digit() || matches!(c, '@' | '*')) {
             return self.unreadable("a positional parameter builds a word");
         }
@@ -173,7 +173,7 @@ impl Context {
     }
 
     /// Notes the text that `echo` or `printf` prints.
-    fn note_printed(&mut self, simple: &Simple) {
+    fn note_printed(&mut self, simple: &SimpleCommand) {
         let Some((first, words)) = simple.words.split_first() else { return };
         if matches!(base(&first.text).as_str(), "echo" | "printf") {
             self.prints = true;
@@ -181,12 +181,13 @@ impl Context {
         }
     }
 
-    pub(super) fn has_shell(simple: &Simple) -> bool {
-        simple.views().iter().any(|view| runs(&base(&view[0].text)) == Some(Runs::Shell))
+    pub(super) fn has_shell(simple: &SimpleCommand) -> bool {
+        simple.views().iter().any(|view| runs(&base(&view[0].text)) == Some(LaunchMode::Shell))
     }
 
-    pub(super) fn finish(mut self) -> Script {
-        let is_unsafe = |(name, most): (&String, &Value)| self.assigned.get(name).is_some_and(|v| v > most);
+    pub(super) fn finish(mut self) -> ShellScript {
+        let is_unsafe =
+            |(name, most): (&String, &PossibleValues)| self.assigned.get(name).is_some_and(|v| v > most);
         if self.needed.iter().any(is_unsafe) {
             self.unreadable("a variable that the text assigns builds a word");
         }

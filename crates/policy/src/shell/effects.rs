@@ -5,14 +5,14 @@ use std::sync::LazyLock;
 
 use serde::Deserialize;
 
-use super::{Script, Simple, Word};
+use super::{ShellScript, ShellWord, SimpleCommand};
 use crate::git;
-use crate::programs::{Runs, base, file_name, runs};
+use crate::programs::{LaunchMode, base, file_name, runs};
 
 /// The kind of change that a command makes.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Deserialize)]
 #[serde(rename_all = "lowercase")]
-pub(crate) enum Effect {
+pub(crate) enum FileEffect {
     Reads,
     Fetches,
     Moves,
@@ -25,7 +25,7 @@ pub(crate) enum Effect {
 
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Deserialize)]
 #[serde(rename_all = "lowercase")]
-enum Written {
+enum WrittenOperands {
     #[default]
     None,
     Last,
@@ -41,7 +41,7 @@ const TAR_VALUES: &str = "fCbTXgIVNLFHK";
 /// The origin of what a program writes.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Deserialize)]
 #[serde(rename_all = "lowercase")]
-pub(crate) enum Content {
+pub(crate) enum ContentOrigin {
     /// Whatever it is given: a copy, another name, or text.
     #[default]
     Given,
@@ -55,13 +55,13 @@ pub(crate) enum Content {
 
 #[derive(Deserialize)]
 #[serde(deny_unknown_fields)]
-struct Program {
+struct ProgramEffects {
     names: Vec<String>,
-    effect: Effect,
+    effect: FileEffect,
     #[serde(default)]
-    writes: Written,
+    writes: WrittenOperands,
     #[serde(default)]
-    content: Content,
+    content: ContentOrigin,
     #[serde(default)]
     options: Vec<String>,
     #[serde(default)]
@@ -70,78 +70,82 @@ struct Program {
     prefixes: Vec<String>,
 }
 
-static PROGRAMS: LazyLock<Vec<Program>> = LazyLock::new(|| {
+static PROGRAMS: LazyLock<Vec<ProgramEffects>> = LazyLock::new(|| {
     #[derive(Deserialize)]
     #[serde(deny_unknown_fields)]
-    struct File {
-        program: Vec<Program>,
+    struct EffectTableFile {
+        program: Vec<ProgramEffects>,
     }
-    let file: File =
+    let file: EffectTableFile =
         toml::from_str(include_str!("effects.toml")).expect("the table is part of the program, and tested");
     file.program
 });
 
 /// Tells whether the program is known to change nothing unless it is told to write a file.
 pub(crate) fn only_reads(program: &str) -> bool {
-    row(program).is_some_and(|row| row.effect == Effect::Reads)
+    row(program).is_some_and(|row| row.effect == FileEffect::Reads)
 }
 
 /// The origin of what a program writes; `None` for a program that is not in the table.
-pub(crate) fn content(program: &str) -> Option<Content> {
-    if program == "git" { Some(Content::Given) } else { row(program).map(|row| row.content) }
+pub(crate) fn content(program: &str) -> Option<ContentOrigin> {
+    if program == "git" { Some(ContentOrigin::Given) } else { row(program).map(|row| row.content) }
 }
 
-fn row(program: &str) -> Option<&'static Program> {
+fn row(program: &str) -> Option<&'static ProgramEffects> {
     PROGRAMS.iter().find(|row| row.names.iter().any(|name| name == program))
 }
 
 /// The effect of the gravest command inside a text is for the caller to find; these are all of them.
-pub(crate) fn effects(script: &Script) -> Vec<(Effect, String)> {
-    let mut all: Vec<(Effect, String)> = script.commands.iter().filter_map(of_simple).collect();
+pub(crate) fn effects(script: &ShellScript) -> Vec<(FileEffect, String)> {
+    let mut all: Vec<(FileEffect, String)> = script.commands.iter().filter_map(of_simple).collect();
     if script.opaque {
-        all.push((Effect::Unknown, "what it runs cannot be read".to_owned()));
+        all.push((FileEffect::Unknown, "what it runs cannot be read".to_owned()));
     }
     all
 }
 
-fn of_simple(simple: &Simple) -> Option<(Effect, String)> {
+fn of_simple(simple: &SimpleCommand) -> Option<(FileEffect, String)> {
     let views = simple.views();
     let own = views.first()?;
     let name = file_name(&own[0].text);
     // The text of `sh -c` is a command of its own in the same script.
-    let hands_on = runs(&base(&name)) == Some(Runs::Shell)
+    let hands_on = runs(&base(&name)) == Some(LaunchMode::Shell)
         && own[1..].iter().any(|word| word.text.starts_with('-') && word.text.ends_with('c'));
     let effect = match () {
-        () if hands_on => Effect::Reads,
-        () if simple.writes.iter().any(|file| is_file(file)) => Effect::Changes,
-        () if views.len() > 1 => Effect::Unknown,
+        () if hands_on => FileEffect::Reads,
+        () if simple.writes.iter().any(|file| is_file(file)) => FileEffect::Changes,
+        () if views.len() > 1 => FileEffect::Unknown,
         () => of_words(&name, own),
     };
     Some((effect, name))
 }
 
-fn of_words(name: &str, own: &[Word]) -> Effect {
+fn of_words(name: &str, own: &[ShellWord]) -> FileEffect {
     let words: Vec<&str> = own[1..].iter().map(|word| word.text.as_str()).collect();
     let operands = || words.iter().filter(|word| !word.starts_with('-'));
     match name {
         "git" => match operands().next().copied() {
-            Some(subcommand) if git::only_reads(subcommand) && written(name, own).is_empty() => Effect::Reads,
-            Some("rm" | "clean") => Effect::Deletes,
-            Some("mv") => Effect::Moves,
-            _ => Effect::Changes,
+            Some(subcommand) if git::only_reads(subcommand) && written(name, own).is_empty() => {
+                FileEffect::Reads
+            }
+            Some("rm" | "clean") => FileEffect::Deletes,
+            Some("mv") => FileEffect::Moves,
+            _ => FileEffect::Changes,
         },
-        "find" if words.contains(&"-delete") => Effect::Deletes,
+        "find" if words.contains(&"-delete") => FileEffect::Deletes,
         // Printing some lines is all that is known of its programs.
         "sed" => {
             let lines = |script: &&&str| script.chars().all(|c| c.is_ascii_digit() || ",$p; ".contains(c));
             let options = words.iter().filter(|word| word.starts_with('-'));
             let prints = operands().next().is_some_and(|script| lines(&script));
             let only_n = options.into_iter().all(|word| *word == "-n" || *word == "-nE" || *word == "-E");
-            if prints && only_n { Effect::Reads } else { Effect::Changes }
+            if prints && only_n { FileEffect::Reads } else { FileEffect::Changes }
         }
         name => match row(name) {
-            None => Effect::Unknown,
-            Some(row) if row.effect == Effect::Reads && !written(name, own).is_empty() => Effect::Changes,
+            None => FileEffect::Unknown,
+            Some(row) if row.effect == FileEffect::Reads && !written(name, own).is_empty() => {
+                FileEffect::Changes
+            }
             Some(row) => row.effect,
         },
     }
@@ -154,7 +158,7 @@ pub(crate) fn is_file(target: &str) -> bool {
 }
 
 /// The words of a command, which begins with its program, that name files it writes.
-pub(crate) fn written<'a>(program: &str, words: &'a [Word]) -> Vec<&'a str> {
+pub(crate) fn written<'a>(program: &str, words: &'a [ShellWord]) -> Vec<&'a str> {
     let arguments: Vec<&str> = words.iter().skip(1).map(|word| word.text.as_str()).collect();
     written_among(program, &arguments)
 }
@@ -167,7 +171,7 @@ pub(crate) fn written_among<'a>(program: &str, arguments: &[&'a str]) -> Vec<&'a
     let Some(row) = row(program) else { return Vec::new() };
     let mut files = Vec::new();
     let mut operands = Vec::new();
-    let mut writes_all = row.writes == Written::All;
+    let mut writes_all = row.writes == WrittenOperands::All;
     let mut only_operands = false;
     let mut at = 0;
     while let Some(word) = arguments.get(at).copied() {
@@ -203,8 +207,8 @@ pub(crate) fn written_among<'a>(program: &str, arguments: &[&'a str]) -> Vec<&'a
     }
     match row.writes {
         _ if writes_all => files.extend(operands),
-        Written::Last if operands.len() > 1 => files.extend(operands.last()),
-        Written::After => files.extend(operands.iter().skip(1)),
+        WrittenOperands::Last if operands.len() > 1 => files.extend(operands.last()),
+        WrittenOperands::After => files.extend(operands.iter().skip(1)),
         _ => {}
     }
     files.retain(|file| is_file(file) && *file != "-");
@@ -235,7 +239,7 @@ fn is_glued(word: &str, flag: &str) -> bool {
 }
 
 /// The value of an option that names a file; empty if it is the next word. `None` for another option.
-fn value<'a>(row: &Program, word: &'a str) -> Option<&'a str> {
+fn value<'a>(row: &ProgramEffects, word: &'a str) -> Option<&'a str> {
     // `-out` is no `-o` with the value `ut`.
     if row.options.iter().any(|option| option == word) {
         return Some("");
@@ -324,21 +328,21 @@ mod tests {
 
     #[test]
     fn effects_are_told_apart() {
-        let cases: &[(&str, Effect)] = &[
-            ("cat a", Effect::Reads),
-            ("cat a > b", Effect::Changes),
-            ("cat a 2>/dev/null", Effect::Reads),
-            ("sed -n '1,20p' a", Effect::Reads),
-            ("sed -n 'w x' a", Effect::Changes),
-            ("uniq a b", Effect::Changes),
-            ("rm a", Effect::Deletes),
-            ("find . -delete", Effect::Deletes),
-            ("git rm a", Effect::Deletes),
-            ("git log", Effect::Reads),
-            ("git mv a b", Effect::Moves),
-            ("xargs rm", Effect::Unknown),
-            ("curl u", Effect::Fetches),
-            ("./x", Effect::Unknown),
+        let cases: &[(&str, FileEffect)] = &[
+            ("cat a", FileEffect::Reads),
+            ("cat a > b", FileEffect::Changes),
+            ("cat a 2>/dev/null", FileEffect::Reads),
+            ("sed -n '1,20p' a", FileEffect::Reads),
+            ("sed -n 'w x' a", FileEffect::Changes),
+            ("uniq a b", FileEffect::Changes),
+            ("rm a", FileEffect::Deletes),
+            ("find . -delete", FileEffect::Deletes),
+            ("git rm a", FileEffect::Deletes),
+            ("git log", FileEffect::Reads),
+            ("git mv a b", FileEffect::Moves),
+            ("xargs rm", FileEffect::Unknown),
+            ("curl u", FileEffect::Fetches),
+            ("./x", FileEffect::Unknown),
         ];
         for (text, expected) in cases {
             assert_eq!(effects(&shell::read(text))[0].0, *expected, "{text}");

@@ -1,9 +1,9 @@
 //! Expansions: parameters, command substitutions, and the quotes that begin with a dollar.
 
-use super::context::Value;
-use super::reader::{End, Reader};
-use super::word::Word;
-use super::{Simple, is_name, read_into};
+use super::context::PossibleValues;
+use super::reader::{ListEnd, ShellReader};
+use super::word::ShellWord;
+use super::{SimpleCommand, is_name, read_into};
 use crate::programs::base;
 
 /// Programs that print numbers, if their arguments are plain.
@@ -16,9 +16,9 @@ const LISTERS: &[&str] = &[
 /// Programs that pass on what they read.
 const FILTERS: &[&str] = &["head", "tail", "sort", "uniq", "grep", "cut"];
 
-impl Reader<'_> {
+impl ShellReader<'_> {
     /// Reads an expansion; the dollar comes next.
-    pub(super) fn dollar(&mut self, word: &mut Word, in_quotes: bool) {
+    pub(super) fn dollar(&mut self, word: &mut ShellWord, in_quotes: bool) {
         if self.context.enter() {
             self.expansion(word, in_quotes);
             self.context.leave();
@@ -27,7 +27,7 @@ impl Reader<'_> {
         }
     }
 
-    fn expansion(&mut self, word: &mut Word, in_quotes: bool) {
+    fn expansion(&mut self, word: &mut ShellWord, in_quotes: bool) {
         self.at += 1;
         match (self.chars.get(self.at).copied(), self.peek_at(1)) {
             (Some('('), Some('(')) => self.arithmetic_expansion(word, in_quotes),
@@ -64,7 +64,7 @@ impl Reader<'_> {
         }
     }
 
-    fn variable(&mut self, name: &str, word: &mut Word, in_quotes: bool) {
+    fn variable(&mut self, name: &str, word: &mut ShellWord, in_quotes: bool) {
         if name == "IFS" && !in_quotes {
             self.unreadable("blanks that are expanded");
         }
@@ -75,10 +75,10 @@ impl Reader<'_> {
     }
 
     /// A command substitution or process substitution, behind its opening parenthesis.
-    pub(super) fn substitution(&mut self, word: &mut Word) {
+    pub(super) fn substitution(&mut self, word: &mut ShellWord) {
         let before = self.context.commands().len();
         let outer = std::mem::replace(&mut self.in_pipe, false);
-        self.nested(End::Parenthesis);
+        self.nested(ListEnd::Parenthesis);
         self.in_pipe = outer;
         let output = printed_by(self.context.commands().get(before..).unwrap_or_default());
         word.output = word.output.max(output);
@@ -86,7 +86,7 @@ impl Reader<'_> {
     }
 
     /// An old-style substitution, behind its opening quote.
-    pub(super) fn backquotes(&mut self, word: &mut Word, in_quotes: bool) {
+    pub(super) fn backquotes(&mut self, word: &mut ShellWord, in_quotes: bool) {
         let mut body = String::new();
         let mut is_closed = false;
         while let Some(c) = self.chars.get(self.at).copied() {
@@ -119,7 +119,7 @@ impl Reader<'_> {
     }
 
     /// `${…}`, behind the opening brace.
-    fn braced(&mut self, word: &mut Word, in_quotes: bool) {
+    fn braced(&mut self, word: &mut ShellWord, in_quotes: bool) {
         let start = self.at;
         if matches!(self.peek_at(0), Some('!')) && self.peek_at(1) != Some('}') {
             self.unreadable("a variable that is named by another");
@@ -151,16 +151,16 @@ impl Reader<'_> {
     }
 
     /// Reads the operator after the variable of `${…}`, with the closing brace.
-    fn operator_of_expansion(&mut self, name: &str, word: &mut Word) {
+    fn operator_of_expansion(&mut self, name: &str, word: &mut ShellWord) {
         match (self.peek_at(0), self.peek_at(1)) {
             (Some('@'), Some('Q' | 'U' | 'u' | 'L' | 'E' | 'A' | 'a' | 'K' | 'k')) => self.at += 2,
             (Some('@'), _) => self.unreadable("an expansion that is expanded again"),
             (Some(':'), Some('-' | '+' | '?' | '=')) | (Some('-' | '+' | '?' | '='), _) => {
                 let assigns = self.peek_at(0) == Some('=') || self.peek_at(1) == Some('=');
                 if assigns && is_name(name) {
-                    self.context.assign(name, Value::Anything, "*");
+                    self.context.assign(name, PossibleValues::Anything, "*");
                 }
-                word.output = Value::Anything;
+                word.output = PossibleValues::Anything;
             }
             // A substring: both numbers are arithmetic.
             (Some(':'), _) => return self.arithmetic_until_brace(),
@@ -174,7 +174,7 @@ impl Reader<'_> {
                     return;
                 }
                 '$' => {
-                    let mut inner = Word::default();
+                    let mut inner = ShellWord::default();
                     self.dollar(&mut inner, true);
                     word.output = word.output.max(inner.output);
                     word.variables.extend(inner.variables);
@@ -183,7 +183,7 @@ impl Reader<'_> {
                     self.unreadable("quotes inside of an expansion");
                     if c == '`' {
                         self.at += 1;
-                        self.backquotes(&mut Word::default(), true);
+                        self.backquotes(&mut ShellWord::default(), true);
                     } else {
                         self.at += 1;
                     }
@@ -195,7 +195,7 @@ impl Reader<'_> {
     }
 
     /// `$'…'`, with the opening quote. To dash the dollar is a character and the rest a plain quote.
-    fn ansi_quotes(&mut self, word: &mut Word) {
+    fn ansi_quotes(&mut self, word: &mut ShellWord) {
         word.quoted = true;
         self.at += 1;
         let mut body = String::new();
@@ -273,7 +273,7 @@ impl Reader<'_> {
     }
 }
 
-impl Word {
+impl ShellWord {
     /// Records that something is expanded at this place.
     pub(super) fn expand(&mut self, in_quotes: bool) {
         self.text.push('*');
@@ -301,16 +301,16 @@ fn is_balanced(body: &str) -> bool {
 }
 
 /// The output of the commands of a substitution.
-fn printed_by(commands: &[Simple]) -> Value {
-    let name = |simple: &Simple| simple.words.first().map(|word| base(&word.text)).unwrap_or_default();
+fn printed_by(commands: &[SimpleCommand]) -> PossibleValues {
+    let name = |simple: &SimpleCommand| simple.words.first().map(|word| base(&word.text)).unwrap_or_default();
     let is_plain = |c: char| c.is_ascii_alphanumeric() || "+%._/:-".contains(c);
-    let counts = |simple: &Simple| {
-        let is_plain = |word: &super::Word| !word.expanded && word.text.chars().all(is_plain);
+    let counts = |simple: &SimpleCommand| {
+        let is_plain = |word: &super::ShellWord| !word.expanded && word.text.chars().all(is_plain);
         COUNTERS.contains(&name(simple).as_str())
             && simple.words.iter().all(is_plain)
             && simple.input.is_none()
     };
-    let lists = |simple: &Simple| {
+    let lists = |simple: &SimpleCommand| {
         let is_plain = |c: char| is_plain(c) && c != '%' || "*{}@=,^~".contains(c);
         let name = name(simple);
         (LISTERS.contains(&name.as_str()) || (simple.piped && FILTERS.contains(&name.as_str())))
@@ -318,10 +318,10 @@ fn printed_by(commands: &[Simple]) -> Value {
             && simple.input.is_none()
     };
     match commands {
-        [] => Value::Number,
-        [only] if counts(only) => Value::Number,
-        [first @ .., last] if counts(last) && first.iter().all(lists) => Value::Number,
-        commands if commands.iter().all(lists) => Value::Listing,
-        _ => Value::Anything,
+        [] => PossibleValues::Number,
+        [only] if counts(only) => PossibleValues::Number,
+        [first @ .., last] if counts(last) && first.iter().all(lists) => PossibleValues::Number,
+        commands if commands.iter().all(lists) => PossibleValues::Listing,
+        _ => PossibleValues::Anything,
     }
 }

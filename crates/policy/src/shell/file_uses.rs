@@ -3,8 +3,8 @@
 
 use std::collections::{HashMap, HashSet};
 
-use super::context::Value;
-use super::word::Word;
+use super::context::PossibleValues;
+use super::word::ShellWord;
 use crate::glob::name_fits;
 use crate::programs::file_name;
 
@@ -38,12 +38,12 @@ struct WrittenName {
 
 impl FileUses {
     /// Records that a file is written that the end of a word names.
-    pub(super) fn write(&mut self, word: &Word, file: &str) {
+    pub(super) fn write(&mut self, word: &ShellWord, file: &str) {
         let name = file.trim_end_matches('/');
         self.written.push(WrittenName {
             pattern: if word.braces { without_braces(name) } else { name.to_ascii_lowercase() },
             variables: word.variables.clone(),
-            is_computed: word.output > Value::Number,
+            is_computed: word.output > PossibleValues::Number,
         });
     }
 

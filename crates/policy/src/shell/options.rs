@@ -1,10 +1,10 @@
 //! Options on a command line, by the table of programs that take programs.
 
-use crate::programs::Grammar;
+use crate::programs::ArgumentGrammar;
 
 /// The meaning of an option's value.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) enum Role {
+pub(super) enum OptionValueRole {
     /// A command line.
     Text,
     /// Code in another language.
@@ -22,8 +22,8 @@ pub(super) enum Role {
 
 /// An option and the place of its value.
 #[derive(Debug, PartialEq, Eq)]
-pub(super) struct Found<'a> {
-    pub(super) role: Role,
+pub(super) struct OptionMatch<'a> {
+    pub(super) role: OptionValueRole,
     /// The value, if it stands in the same word.
     pub(super) glued: Option<&'a str>,
     /// A cluster of letters, in which the value may be elsewhere.
@@ -31,22 +31,22 @@ pub(super) struct Found<'a> {
 }
 
 /// All options that a word may be.
-pub(super) fn find<'a>(grammar: &Grammar, word: &'a str) -> Vec<Found<'a>> {
+pub(super) fn find<'a>(grammar: &ArgumentGrammar, word: &'a str) -> Vec<OptionMatch<'a>> {
     let roles = [
-        (Role::Text, &grammar.texts),
-        (Role::Code, &grammar.code),
-        (Role::Setting, &grammar.settings),
-        (Role::Script, &grammar.scripts),
-        (Role::Program, &grammar.programs),
-        (Role::Placeholder, &grammar.placeholders),
-        (Role::Other, &grammar.valued),
+        (OptionValueRole::Text, &grammar.texts),
+        (OptionValueRole::Code, &grammar.code),
+        (OptionValueRole::Setting, &grammar.settings),
+        (OptionValueRole::Script, &grammar.scripts),
+        (OptionValueRole::Program, &grammar.programs),
+        (OptionValueRole::Placeholder, &grammar.placeholders),
+        (OptionValueRole::Other, &grammar.valued),
     ];
     let all =
         roles.iter().flat_map(|(role, options)| options.iter().map(move |option| (*role, option.as_str())));
-    let found: Vec<Found<'a>> = all.filter_map(|(role, option)| matches(role, option, word)).collect();
+    let found: Vec<OptionMatch<'a>> = all.filter_map(|(role, option)| matches(role, option, word)).collect();
     // An option by its full name is no abbreviation of another.
     let name = word.split('=').next().unwrap_or(word);
-    let is_exact = |role: Role| {
+    let is_exact = |role: OptionValueRole| {
         roles.iter().any(|(other, options)| *other == role && options.iter().any(|option| option == name))
     };
     if name.len() > 2 && found.iter().any(|found| is_exact(found.role)) {
@@ -55,8 +55,8 @@ pub(super) fn find<'a>(grammar: &Grammar, word: &'a str) -> Vec<Found<'a>> {
     found
 }
 
-fn matches<'a>(role: Role, option: &str, word: &'a str) -> Option<Found<'a>> {
-    let found = |glued: Option<&'a str>, is_cluster: bool| Some(Found { role, glued, is_cluster });
+fn matches<'a>(role: OptionValueRole, option: &str, word: &'a str) -> Option<OptionMatch<'a>> {
+    let found = |glued: Option<&'a str>, is_cluster: bool| Some(OptionMatch { role, glued, is_cluster });
     if let Some(name) = option.strip_prefix("--") {
         let given = word.strip_prefix("--")?;
         let (given, value) = given.split_once('=').map_or((given, None), |(name, value)| (name, Some(value)));

@@ -4,10 +4,10 @@
 //! of them run. Only constructs that change how characters are read nest: parentheses, substitutions and `case`.
 //! Where the grammar is lenient, the shell would refuse the text and run less than is reported.
 
-use super::context::{Context, Value};
-use super::here::HereDocument;
-use super::word::Word;
-use super::{Simple, is_assignment, is_name};
+use super::context::{PossibleValues, ScriptContext};
+use super::here_document::HereDocument;
+use super::word::ShellWord;
+use super::{SimpleCommand, is_assignment, is_name};
 
 /// Words that begin or continue a compound command and are followed by a command.
 const OPENERS: &[&str] = &["if", "then", "else", "elif", "while", "until", "do", "{", "!"];
@@ -16,7 +16,7 @@ const CLOSERS: &[&str] = &["fi", "done", "}"];
 
 /// The mark that ends a list.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) enum End {
+pub(super) enum ListEnd {
     Text,
     Parenthesis,
     /// `;;` and its like, or `esac`.
@@ -25,7 +25,7 @@ pub(super) enum End {
 
 /// The role of the next word.
 #[derive(Clone, Copy, PartialEq, Eq)]
-enum Position {
+enum WordPosition {
     /// Reserved words count.
     Start,
     /// Behind an assignment or a redirection.
@@ -33,11 +33,11 @@ enum Position {
     Arguments,
 }
 
-pub(super) struct Reader<'a> {
+pub(super) struct ShellReader<'a> {
     pub(super) chars: &'a [char],
     pub(super) at: usize,
     pub(super) depth: usize,
-    pub(super) context: &'a mut Context,
+    pub(super) context: &'a mut ScriptContext,
     /// Here-documents whose bodies begin on the next line.
     pub(super) pending: Vec<HereDocument>,
     /// The enclosing command reads from a pipe.
@@ -46,14 +46,14 @@ pub(super) struct Reader<'a> {
     found_esac: bool,
 }
 
-impl<'a> Reader<'a> {
-    pub(super) fn new(chars: &'a [char], depth: usize, context: &'a mut Context) -> Self {
+impl<'a> ShellReader<'a> {
+    pub(super) fn new(chars: &'a [char], depth: usize, context: &'a mut ScriptContext) -> Self {
         let (pending, in_pipe) = (Vec::new(), false);
         Self { chars, at: 0, depth, context, pending, in_pipe, found_esac: false }
     }
 
     pub(super) fn read_all(mut self) {
-        self.list(End::Text);
+        self.list(ListEnd::Text);
         if !self.pending.is_empty() {
             self.unreadable("a here-document does not end");
         }
@@ -61,7 +61,7 @@ impl<'a> Reader<'a> {
 
     /// Reads a list up to its end, which is consumed. Nested lists start without here-documents, and must not leave
     /// any: shells disagree about where their bodies would be.
-    pub(super) fn nested(&mut self, end: End) {
+    pub(super) fn nested(&mut self, end: ListEnd) {
         if !self.context.enter() {
             self.at = self.chars.len();
             return;
@@ -71,26 +71,26 @@ impl<'a> Reader<'a> {
         }
         self.list(end);
         self.context.leave();
-        if !self.pending.is_empty() && end == End::Parenthesis {
+        if !self.pending.is_empty() && end == ListEnd::Parenthesis {
             self.unreadable("a here-document without a body");
         }
     }
 
-    fn list(&mut self, end: End) {
+    fn list(&mut self, end: ListEnd) {
         let mut piped = self.in_pipe;
         loop {
             self.skip_lines();
             match self.peek() {
-                None if end == End::Text => return,
+                None if end == ListEnd::Text => return,
                 None => return self.unreadable("a list does not end"),
                 Some(')') => {
                     self.at += 1;
-                    if end == End::Parenthesis {
+                    if end == ListEnd::Parenthesis {
                         return;
                     }
                     self.unreadable("a parenthesis that closes nothing");
                 }
-                Some(';') if end == End::CaseItem && matches!(self.peek_at(1), Some(';' | '&')) => {
+                Some(';') if end == ListEnd::CaseItem && matches!(self.peek_at(1), Some(';' | '&')) => {
                     self.case_mark();
                     return;
                 }
@@ -101,7 +101,7 @@ impl<'a> Reader<'a> {
                 Some(_) => {
                     self.command(piped);
                     if std::mem::take(&mut self.found_esac) {
-                        if end == End::CaseItem {
+                        if end == ListEnd::CaseItem {
                             return;
                         }
                         self.unreadable("`esac` without `case`");
@@ -157,8 +157,8 @@ impl<'a> Reader<'a> {
 
     /// Reads one command at the place where a command begins.
     fn command(&mut self, piped: bool) {
-        let mut simple = Simple { piped, ..Simple::default() };
-        let mut position = Position::Start;
+        let mut simple = SimpleCommand { piped, ..SimpleCommand::default() };
+        let mut position = WordPosition::Start;
         let mut alternative: Option<usize> = None;
         loop {
             self.skip_blanks();
@@ -176,17 +176,17 @@ impl<'a> Reader<'a> {
                     position = position.after_prefix();
                 }
                 (Some('('), next) => {
-                    if position != Position::Start || !simple.words.is_empty() {
+                    if position != WordPosition::Start || !simple.words.is_empty() {
                         self.parenthesis_in_command(&mut simple, &mut position);
                     } else if next == Some('(') {
                         self.arithmetic_command();
-                        position = Position::Arguments;
+                        position = WordPosition::Arguments;
                     } else {
                         self.at += 1;
                         let outer = std::mem::replace(&mut self.in_pipe, piped);
-                        self.nested(End::Parenthesis);
+                        self.nested(ListEnd::Parenthesis);
                         self.in_pipe = outer;
-                        position = Position::Arguments;
+                        position = WordPosition::Arguments;
                     }
                 }
                 _ => {
@@ -198,15 +198,15 @@ impl<'a> Reader<'a> {
         }
         if let Some(from) = alternative.filter(|from| *from < simple.words.len()) {
             let words = simple.words[from..].to_vec();
-            self.finish(&Simple { words, piped, ..Simple::default() });
+            self.finish(&SimpleCommand { words, piped, ..SimpleCommand::default() });
         }
         self.finish(&simple);
     }
 
     /// Reads one word of a command; true if the command is over.
-    fn next_word(&mut self, simple: &mut Simple, position: &mut Position) -> bool {
+    fn next_word(&mut self, simple: &mut SimpleCommand, position: &mut WordPosition) -> bool {
         let start = self.at;
-        let word = self.word(*position != Position::Arguments || Self::declares(simple));
+        let word = self.word(*position != WordPosition::Arguments || Self::declares(simple));
         if self.at == start {
             self.unreadable("a character that begins no word");
             self.at += 1;
@@ -224,41 +224,41 @@ impl<'a> Reader<'a> {
             }
             self.unreadable("a descriptor in an array");
         }
-        if *position == Position::Start
+        if *position == WordPosition::Start
             && !word.quoted
             && !word.expanded
             && self.reserved(&word, simple.piped)
         {
             return self.found_esac;
         }
-        let leads = *position != Position::Arguments;
+        let leads = *position != WordPosition::Arguments;
         if leads && is_assignment(&word.text) {
             if self.is_quoted_name(start, &word) {
                 self.unreadable("a program that looks like an assignment");
             }
             self.assignment(&word);
-            *position = Position::Assignments;
+            *position = WordPosition::Assignments;
         } else {
-            *position = Position::Arguments;
+            *position = WordPosition::Arguments;
         }
         simple.words.push(word);
         false
     }
 
-    fn is_quoted_name(&self, start: usize, word: &Word) -> bool {
+    fn is_quoted_name(&self, start: usize, word: &ShellWord) -> bool {
         let length = word.text.split('=').next().unwrap_or_default().chars().count();
         let written = self.chars.iter().skip(start).take(length);
         !written.eq(word.text.chars().take(length).collect::<Vec<_>>().iter())
     }
 
     /// Tells whether the command takes assignments as arguments: `declare -a x=(…)`.
-    fn declares(simple: &Simple) -> bool {
+    fn declares(simple: &SimpleCommand) -> bool {
         let names = ["declare", "typeset", "local", "export", "readonly"];
         simple.words.first().is_some_and(|word| names.iter().any(|name| word.is(name)))
     }
 
     /// Handles a reserved word; false if the word is none.
-    fn reserved(&mut self, word: &Word, piped: bool) -> bool {
+    fn reserved(&mut self, word: &ShellWord, piped: bool) -> bool {
         match word.text.as_str() {
             name if OPENERS.contains(&name) => {}
             name if CLOSERS.contains(&name) => {}
@@ -290,7 +290,7 @@ impl<'a> Reader<'a> {
         self.skip_lines();
         if !self.keyword("in") {
             // Over the positional parameters.
-            return self.context.assign(&name.text, Value::Anything, "*");
+            return self.context.assign(&name.text, PossibleValues::Anything, "*");
         }
         loop {
             self.skip_blanks();
@@ -306,8 +306,8 @@ impl<'a> Reader<'a> {
                     // Files that exist, or a text without such files.
                     let is_glob = word.wild && !word.expanded && !word.text.starts_with('-');
                     let value = match () {
-                        () if is_range => Value::Number,
-                        () if is_glob => Value::Listing,
+                        () if is_range => PossibleValues::Number,
+                        () if is_glob => PossibleValues::Listing,
                         () => word.value(0),
                     };
                     self.context.assign(&name.text, value, &word.text);
@@ -352,7 +352,7 @@ impl<'a> Reader<'a> {
             }
             let closed_by_mark = {
                 let before = self.at;
-                self.list(End::CaseItem);
+                self.list(ListEnd::CaseItem);
                 self.context.leave();
                 self.at > before && matches!(self.chars.get(self.at - 1), Some(';' | '&'))
             };
@@ -437,7 +437,7 @@ impl<'a> Reader<'a> {
     }
 
     /// A parenthesis behind a word: a function's definition, or something that shells disagree about.
-    fn parenthesis_in_command(&mut self, simple: &mut Simple, position: &mut Position) {
+    fn parenthesis_in_command(&mut self, simple: &mut SimpleCommand, position: &mut WordPosition) {
         self.at += 1;
         self.skip_blanks();
         let is_function = self.peek() == Some(')')
@@ -451,7 +451,7 @@ impl<'a> Reader<'a> {
             self.at += 1;
             self.skip_lines();
             simple.words.clear();
-            *position = Position::Start;
+            *position = WordPosition::Start;
         } else if !self.context.is_other_shell() {
             // dash refuses what bash takes for a pattern.
             self.unreadable("a parenthesis inside a command");
@@ -524,7 +524,7 @@ impl<'a> Reader<'a> {
     }
 }
 
-impl Position {
+impl WordPosition {
     fn after_prefix(self) -> Self {
         if self == Self::Start { Self::Assignments } else { self }
     }

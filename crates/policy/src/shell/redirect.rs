@@ -1,11 +1,11 @@
 //! Redirections, which may stand anywhere in a command.
 
-use super::Simple;
-use super::reader::Reader;
+use super::SimpleCommand;
+use super::reader::ShellReader;
 
-impl Reader<'_> {
+impl ShellReader<'_> {
     /// Reads a redirection; its operator comes next.
-    pub(super) fn redirection(&mut self, simple: &mut Simple) {
+    pub(super) fn redirection(&mut self, simple: &mut SimpleCommand) {
         let mut operator = String::new();
         while operator.len() < 3 {
             match self.peek() {

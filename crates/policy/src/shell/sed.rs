@@ -1,24 +1,24 @@
 //! Programs of sed, as far as to tell whether they run commands: `e`, and the flag `e` of `s`. A program that cannot
 //! be read is taken for one that does.
 
-use super::awk::Embedded;
+use super::awk::EmbeddedCommands;
 
 /// A program of sed.
-pub(super) fn read(program: &str) -> Embedded {
+pub(super) fn read(program: &str) -> EmbeddedCommands {
     let chars: Vec<char> = program.chars().collect();
-    let mut script = Script { chars: &chars, at: 0, texts: Vec::new(), runs: false };
+    let mut script = SedScanner { chars: &chars, at: 0, texts: Vec::new(), runs: false };
     let is_read = script.read().is_some();
-    Embedded { is_readable: is_read && !script.runs, texts: script.texts }
+    EmbeddedCommands { is_readable: is_read && !script.runs, texts: script.texts }
 }
 
-struct Script<'a> {
+struct SedScanner<'a> {
     chars: &'a [char],
     at: usize,
     texts: Vec<String>,
     runs: bool,
 }
 
-impl Script<'_> {
+impl SedScanner<'_> {
     fn read(&mut self) -> Option<()> {
         loop {
             self.skip(" \t\n;");

@@ -1,12 +1,12 @@
 //! One word of a command, after quoting.
 
-use super::context::Value;
+use super::context::PossibleValues;
 use super::is_assignment;
-use super::reader::Reader;
+use super::reader::ShellReader;
 
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 #[expect(clippy::struct_excessive_bools, reason = "independent facts, each by its name")]
-pub(crate) struct Word {
+pub(crate) struct ShellWord {
     pub(crate) text: String,
     /// Holds `*`, `?`, `[…]` or something expanded, which is written as `*`.
     pub(crate) wild: bool,
@@ -19,14 +19,14 @@ pub(crate) struct Word {
     /// Variables that are expanded in it.
     pub(super) variables: Vec<String>,
     /// The least known output of the commands that are substituted in it.
-    pub(super) output: Value,
+    pub(super) output: PossibleValues,
     /// Holds an opening brace outside of quotes.
     pub(super) braces: bool,
     /// Holds an opening bracket outside of quotes.
     pub(super) bracket: bool,
 }
 
-impl Word {
+impl ShellWord {
     /// Tells whether this is the very text, without quotes.
     pub(super) fn is(&self, text: &str) -> bool {
         !self.quoted && !self.expanded && self.text == text
@@ -38,18 +38,18 @@ impl Word {
     }
 
     /// The values that an assignment of the text behind `from` bytes gives to a variable.
-    pub(super) fn value(&self, from: usize) -> Value {
+    pub(super) fn value(&self, from: usize) -> PossibleValues {
         let text = &self.text[from..];
         let is_number = |c: char| c.is_ascii_digit() || (c == '*' && self.expanded);
         let is_plain = |c: char| c.is_ascii_alphanumeric() || "_./:@%,+-".contains(c);
         if !self.variables.is_empty() {
-            Value::Anything
+            PossibleValues::Anything
         } else if text.chars().all(is_number) {
             self.output
         } else if !self.expanded && text.chars().all(is_plain) && !text.starts_with(['-', '+']) {
-            Value::Name
+            PossibleValues::Name
         } else {
-            Value::Anything
+            PossibleValues::Anything
         }
     }
 
@@ -66,11 +66,11 @@ impl Word {
     }
 }
 
-impl Reader<'_> {
+impl ShellReader<'_> {
     /// Reads one word; empty and without progress if none begins here. `assignable`: the word may be an assignment,
     /// which may have an array as its value.
-    pub(super) fn word(&mut self, assignable: bool) -> Word {
-        let mut word = Word::default();
+    pub(super) fn word(&mut self, assignable: bool) -> ShellWord {
+        let mut word = ShellWord::default();
         while let Some(c) = self.peek() {
             match c {
                 ' ' | '\t' | '\n' | ';' | '&' | '|' | ')' => break,
@@ -114,7 +114,7 @@ impl Reader<'_> {
         word
     }
 
-    fn unquoted(&mut self, c: char, word: &mut Word) {
+    fn unquoted(&mut self, c: char, word: &mut ShellWord) {
         match c {
             '*' | '?' => word.wild = true,
             '[' => word.bracket = true,
@@ -130,7 +130,7 @@ impl Reader<'_> {
     }
 
     /// bash makes several words of one with braces; dash does not.
-    fn check_braces(word: &mut Word) {
+    fn check_braces(word: &mut ShellWord) {
         let expands =
             word.braces && word.text.contains('}') && (word.text.contains(',') || word.text.contains(".."));
         word.braces = expands;
@@ -139,7 +139,7 @@ impl Reader<'_> {
         word.splits |= expands;
     }
 
-    fn single_quotes(&mut self, word: &mut Word) {
+    fn single_quotes(&mut self, word: &mut ShellWord) {
         word.quoted = true;
         self.at += 1;
         while let Some(c) = self.chars.get(self.at).copied() {
@@ -153,7 +153,7 @@ impl Reader<'_> {
         self.unreadable("a quote is not closed");
     }
 
-    pub(super) fn double_quotes(&mut self, word: &mut Word) {
+    pub(super) fn double_quotes(&mut self, word: &mut ShellWord) {
         word.quoted = true;
         while let Some(c) = self.peek() {
             match c {
@@ -192,7 +192,7 @@ impl Reader<'_> {
     }
 
     /// The elements of an array, behind the parenthesis that opens it.
-    fn array(&mut self, word: &mut Word) {
+    fn array(&mut self, word: &mut ShellWord) {
         self.at += 1;
         loop {
             self.skip_lines();
@@ -213,7 +213,7 @@ impl Reader<'_> {
                     if let Some((subscript, _)) =
                         element.text.strip_prefix('[').and_then(|t| t.split_once(']'))
                     {
-                        let subscript = Word { text: subscript.to_owned(), ..element.clone() };
+                        let subscript = ShellWord { text: subscript.to_owned(), ..element.clone() };
                         self.evaluated(&subscript);
                     }
                 }
@@ -222,11 +222,11 @@ impl Reader<'_> {
         word.text.push('*');
         word.expanded = true;
         word.wild = true;
-        word.output = Value::Anything;
+        word.output = PossibleValues::Anything;
     }
 }
 
 /// `x=` or `x+=`, without quotes.
-fn is_array(word: &Word) -> bool {
+fn is_array(word: &ShellWord) -> bool {
     !word.quoted && !word.expanded && word.text.ends_with('=') && is_assignment(&word.text)
 }

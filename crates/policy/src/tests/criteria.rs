@@ -93,7 +93,7 @@ fn a_workspace_behind_a_link_is_known_by_both_names() {
 fn without_rules_a_person_is_asked() {
     let request = running("ls");
     let ruling = decide(&Rules::default(), &request, &assess(&request), NOW);
-    assert_eq!(ruling.outcome, Outcome::Ask { whom: vec![] });
+    assert_eq!(ruling.outcome, PolicyOutcome::Ask { whom: vec![] });
     assert_eq!(ruling.rule, None);
     assert_eq!(ruling.why, "no rule matches");
 }
@@ -122,12 +122,12 @@ fn the_first_rule_that_matches_decides() {
         decide(&rules, &request, &assess(&request), NOW)
     };
     let denied = decide("src/secret.rs");
-    assert_eq!(denied.outcome, Outcome::Deny { reason: Some("ask ana".to_owned()) });
+    assert_eq!(denied.outcome, PolicyOutcome::Deny { reason: Some("ask ana".to_owned()) });
     assert_eq!(denied.rule, Some((0, "no secrets".to_owned())));
     assert_eq!(denied.why, "no secrets denies it: ask ana");
     let asked = decide("src/deep/b.rs");
-    assert_eq!(asked.outcome, Outcome::Ask { whom: vec!["ana".to_owned(), "@approver".to_owned()] });
-    assert_eq!(decide("src/b.rs").outcome, Outcome::Allow);
+    assert_eq!(asked.outcome, PolicyOutcome::Ask { whom: vec!["ana".to_owned(), "@approver".to_owned()] });
+    assert_eq!(decide("src/b.rs").outcome, PolicyOutcome::Allow);
     assert_eq!(decide("docs/x").rule, Some((3, "rule 4".to_owned())));
 }
 
@@ -168,7 +168,7 @@ fn agents_tools_and_risks_are_matched() {
     for (rule, expected) in cases {
         assert_eq!(outcome(&one(rule), &running("cargo build")), expected, "{rule}");
     }
-    let nobody = resolve(Subject { workspace: "/nowhere/ws".into(), ..Subject::default() });
+    let nobody = resolve(PolicyRequest { workspace: "/nowhere/ws".into(), ..PolicyRequest::default() });
     assert_eq!(outcome(&one("deny: agent = 'claude'"), &nobody), "ask");
     assert_eq!(outcome(&one("deny: tool = 'edit'"), &nobody), "ask");
     assert_eq!(outcome(&one("allow: risk = 'medium'"), &nobody), "ask");
@@ -177,7 +177,8 @@ fn agents_tools_and_risks_are_matched() {
 
 #[test]
 fn a_rule_about_commands_does_not_allow_edits_that_come_with_one() {
-    let claiming = |tool: &str| Subject { tool: Some(tool.to_owned()), ..running("ls").subject().clone() };
+    let claiming =
+        |tool: &str| PolicyRequest { tool: Some(tool.to_owned()), ..running("ls").subject().clone() };
     let rules = one("allow: command = 'ls'");
     assert_eq!(outcome(&rules, &resolve(claiming("read"))), "allow");
     assert_eq!(outcome(&rules, &resolve(claiming("edit"))), "ask");
@@ -187,11 +188,11 @@ fn a_rule_about_commands_does_not_allow_edits_that_come_with_one() {
 #[test]
 fn the_size_of_a_diff_is_limited() {
     let sized = |diff: Option<&str>, most: usize| {
-        let subject = Subject {
+        let subject = PolicyRequest {
             workspace: "/nowhere/ws".into(),
             tool: Some("edit".to_owned()),
             diff: diff.map(str::to_owned),
-            ..Subject::default()
+            ..PolicyRequest::default()
         };
         outcome(&one(&format!("allow: max_diff_lines = {most}")), &resolve(subject))
     };
@@ -209,7 +210,7 @@ fn a_diff_names_paths_too() {
     let ws = root.join("ws");
     let with = |paths: &[&str], tool: &str, command: Option<&str>, diff: &str| {
         let subject = touching(&ws, tool, paths).subject().clone();
-        resolve(Subject { diff: Some(diff.to_owned()), command: command.map(str::to_owned), ..subject })
+        resolve(PolicyRequest { diff: Some(diff.to_owned()), command: command.map(str::to_owned), ..subject })
     };
     let own = "--- a/src/a.rs\n+++ b/src/a.rs\n@@ -1 +1 @@\n-a\n+b\n";
     let other = format!("{own}--- a/deploy.sh\n+++ b/deploy.sh\n@@ -1 +1 @@\n-a\n+b\n");
@@ -225,7 +226,7 @@ fn a_diff_names_paths_too() {
     assert_eq!(outcome(&both, &with(&["src/a.rs"], "execute", Some("ls"), own)), "ask");
     assert_eq!(outcome(&both, &with(&["src/a.rs"], "other", Some("ls"), own)), "allow");
     assert_eq!(outcome(&one("allow: command = 'ls'"), &with(&[], "execute", Some("ls"), own)), "ask");
-    let paths = Subject {
+    let paths = PolicyRequest {
         command: Some("ls".to_owned()),
         ..touching(&ws, "execute", &["src/a.rs"]).subject().clone()
     };
@@ -283,7 +284,7 @@ fn every_rule_is_explained() {
     );
     let request = running("cargo test --config x");
     let explained = explain(&rules, &request, &assess(&request), NOW);
-    let line = |e: &Explained| match &e.unmet {
+    let line = |e: &RuleEvaluation| match &e.unmet {
         None => format!("{} {:?} matches{}", e.name, e.then, if e.decides { ", decides" } else { "" }),
         Some((key, why)) => format!("{} {:?} {key}: {why}", e.name, e.then),
     };
@@ -301,8 +302,8 @@ fn every_rule_is_explained() {
 fn always_allow_proposes_the_narrowest_rule() {
     let (_dir, root) = workspace();
     let ws = root.join("ws");
-    let propose = |request: &Resolved| proposal(request, &assess(request));
-    let written = |request: &Resolved| match propose(request) {
+    let propose = |request: &ResolvedRequest| proposal(request, &assess(request));
+    let written = |request: &ResolvedRequest| match propose(request) {
         Ok(rule) => toml::to_string(&rule).unwrap().replace(root.to_str().unwrap(), "ROOT"),
         Err(why) => why,
     };
@@ -345,7 +346,8 @@ fn always_allow_proposes_the_narrowest_rule() {
 fn what_cannot_be_allowed_safely_is_not_proposed() {
     let (_dir, root) = workspace();
     let ws = root.join("ws");
-    let none = |request: Resolved| assert!(proposal(&request, &assess(&request)).is_err(), "{request:?}");
+    let none =
+        |request: ResolvedRequest| assert!(proposal(&request, &assess(&request)).is_err(), "{request:?}");
     for command in [
         "cargo test; ls",
         "bash -c ls",
@@ -362,8 +364,8 @@ fn what_cannot_be_allowed_safely_is_not_proposed() {
     for paths in [&["out/x"][..], &["../x"], &["/etc/hosts"], &["src/a\u{200b}.rs"], &["."], &[]] {
         none(touching(&ws, "edit", paths));
     }
-    none(resolve(Subject { agent: None, ..running("ls").subject().clone() }));
-    none(resolve(Subject { tool: None, ..touching(&ws, "edit", &["src/a.rs"]).subject().clone() }));
+    none(resolve(PolicyRequest { agent: None, ..running("ls").subject().clone() }));
+    none(resolve(PolicyRequest { tool: None, ..touching(&ws, "edit", &["src/a.rs"]).subject().clone() }));
 }
 
 #[test]
@@ -414,18 +416,18 @@ const CONTRADICTIONS: &[Contradiction] = &[
 #[test]
 fn facts_that_do_not_fit_together_are_said_and_are_of_high_risk() {
     for (tool, command, paths, diff, expected) in CONTRADICTIONS {
-        let request = resolve(Subject {
+        let request = resolve(PolicyRequest {
             command: command.map(str::to_owned),
             diff: diff.map(str::to_owned),
             ..touching(Path::new("/nowhere/ws"), tool, paths).subject().clone()
         });
         let assessment = assess(&request);
-        let said = assessment.why.iter().find_map(|why| why.strip_prefix(CONTRADICTION));
+        let said = assessment.reasons.iter().find_map(|why| why.strip_prefix(CONTRADICTION));
         assert_eq!(said, *expected, "{tool} {command:?} {assessment:?}");
         if expected.is_some() {
             assert!(assessment.risk >= intercom_types::Risk::High, "{tool} {command:?}");
             assert!(
-                assessment.why[0].starts_with(CONTRADICTION) && assessment.why[0].len() <= 80,
+                assessment.reasons[0].starts_with(CONTRADICTION) && assessment.reasons[0].len() <= 80,
                 "{assessment:?}"
             );
         }
@@ -438,7 +440,11 @@ fn all_facts_must_be_allowed_and_any_denies() {
     let ws = root.join("ws");
     let with = |tool: &str, command: Option<&str>, paths: &[&str], diff: Option<&str>| {
         let subject = touching(&ws, tool, paths).subject().clone();
-        resolve(Subject { command: command.map(str::to_owned), diff: diff.map(str::to_owned), ..subject })
+        resolve(PolicyRequest {
+            command: command.map(str::to_owned),
+            diff: diff.map(str::to_owned),
+            ..subject
+        })
     };
     let cases = [
         ("allow: command = 'ls'", with("delete", Some("ls"), &[], None), "ask"),

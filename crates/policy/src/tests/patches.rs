@@ -214,7 +214,10 @@ proptest! {
 fn a_diff_that_cannot_be_read_is_of_high_risk_and_denied_and_never_allowed() {
     let ws = Path::new("/nowhere/ws");
     let with = |diff: &str| {
-        resolve(Subject { diff: Some(diff.to_owned()), ..touching(ws, "edit", &["src/a"]).subject().clone() })
+        resolve(PolicyRequest {
+            diff: Some(diff.to_owned()),
+            ..touching(ws, "edit", &["src/a"]).subject().clone()
+        })
     };
     let indented = with("    --- a/deploy.sh\n    +++ b/deploy.sh\n    @@ -1 +1 @@\n    -a\n    +b\n");
     assert_eq!(outcome(&one("deny: path = 'deploy.sh'"), &indented), "deny");

@@ -301,7 +301,7 @@ proptest! {
             then = 'allow'
             path = '**'");
         for command in [command, shellish] {
-            let subject = Subject {
+            let subject = PolicyRequest {
                 agent: Some("claude".to_owned()),
                 tool: Some("edit".to_owned()),
                 command: Some(command),

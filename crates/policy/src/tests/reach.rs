@@ -219,7 +219,7 @@ fn is_allowed(rule: &str, command: &str, ws: &Path) -> bool {
 }
 
 fn is_allowed_by(rules: &Rules, command: &str, ws: &Path) -> bool {
-    let request = resolve(Subject { workspace: ws.to_owned(), ..running(command).subject().clone() });
+    let request = resolve(PolicyRequest { workspace: ws.to_owned(), ..running(command).subject().clone() });
     outcome(rules, &request) == "allow"
 }
 
@@ -387,7 +387,7 @@ fn an_allowed_path_says_how_long_it_holds() {
     let stage = Stage::fresh();
     let ws = &stage.workspace;
     let why = |command: &str| {
-        let request = resolve(Subject { workspace: ws.clone(), ..running(command).subject().clone() });
+        let request = resolve(PolicyRequest { workspace: ws.clone(), ..running(command).subject().clone() });
         decide(&one("allow: command = 'cat'; name = 'reading'"), &request, &assess(&request), NOW).why
     };
     assert_eq!(why("cat a.txt"), "reading allows it (links were followed now, and can change afterwards)");

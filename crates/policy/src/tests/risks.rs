@@ -206,18 +206,22 @@ fn paths_are_judged_by_where_they_are() {
 
 #[test]
 fn a_claim_raises_the_risk_and_never_lowers_it() {
-    let claimed = |claimed| assess(&resolve(Subject { claimed, ..running("rm a").subject().clone() }));
+    let claimed = |claimed| assess(&resolve(PolicyRequest { claimed, ..running("rm a").subject().clone() }));
     assert_eq!(claimed(None).risk, High);
     assert_eq!(claimed(Some(Low)).risk, High);
     let raised = claimed(Some(Critical));
     assert_eq!((raised.risk, raised.computed), (Critical, High));
-    assert_eq!(raised.why, ["deletes: rm"]);
+    assert_eq!(raised.reasons, ["deletes: rm"]);
 }
 
 #[test]
 fn with_nothing_to_go_by_only_the_claim_speaks() {
     let nothing = |claimed| {
-        assess(&resolve(Subject { claimed, workspace: "/nowhere/ws".into(), ..Subject::default() }))
+        assess(&resolve(PolicyRequest {
+            claimed,
+            workspace: "/nowhere/ws".into(),
+            ..PolicyRequest::default()
+        }))
     };
     assert_eq!((nothing(Some(Low)).risk, nothing(Some(Low)).computed), (Low, Low));
     assert_eq!((nothing(None).risk, nothing(None).computed), (High, Low));
@@ -227,6 +231,6 @@ fn with_nothing_to_go_by_only_the_claim_speaks() {
 fn a_diff_that_leaves_nothing_deletes() {
     let diff = "--- a/x\n+++ /dev/null\n@@ -1 +0,0 @@\n-x\n".to_owned();
     let subject =
-        Subject { diff: Some(diff), ..touching("/nowhere/ws".as_ref(), "edit", &[]).subject().clone() };
-    assert_eq!(assess(&resolve(subject)).why[0], "deletes the whole file");
+        PolicyRequest { diff: Some(diff), ..touching("/nowhere/ws".as_ref(), "edit", &[]).subject().clone() };
+    assert_eq!(assess(&resolve(subject)).reasons[0], "deletes the whole file");
 }

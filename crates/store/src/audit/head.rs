@@ -10,7 +10,7 @@ use serde_json::json;
 use super::anchor::AnchoredHead;
 use super::{BEGINNING, append};
 use crate::StoreError;
-use intercom_types::{Audited, Json, Time, hex};
+use intercom_types::{Json, NewAuditRow, Time, hex};
 
 /// The action of a row that records a break of the chain.
 pub(super) const BROKEN: &str = "audit.broken";
@@ -262,5 +262,5 @@ fn record(
     data: &serde_json::Value,
 ) -> Result<(), StoreError> {
     let (action, by) = (action.to_owned(), BY.to_owned());
-    append(connection, &Audited { at, action, by, session: None, data: Json::of(data) })
+    append(connection, &NewAuditRow { at, action, by, session: None, data: Json::of(data) })
 }

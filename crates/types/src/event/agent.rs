@@ -4,7 +4,7 @@ use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 use crate::time::rfc3339;
-use crate::{Json, Rejection, Setting, Time};
+use crate::{Json, LineRejection, SettingValue, Time};
 
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub struct AgentSpawned {
@@ -27,10 +27,10 @@ impl AgentReady {
     /// The mode that the agent was put into because its profile says so.
     pub fn profile_mode(&self) -> Option<String> {
         #[derive(Deserialize)]
-        struct Agent {
+        struct ReadyAgentFields {
             mode: Option<String>,
         }
-        serde_json::from_str::<Agent>(self.agent.as_ref()?.as_str()).ok()?.mode
+        serde_json::from_str::<ReadyAgentFields>(self.agent.as_ref()?.as_str()).ok()?.mode
     }
 }
 
@@ -87,7 +87,7 @@ pub struct UnknownMessage {
 /// A line that is not a usable message.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(transparent)]
-pub struct LineRejected(pub Rejection);
+pub struct LineRejected(pub LineRejection);
 
 /// A change that an operator asks of the agent: exactly one of `mode`, `model` and `option` is there.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
@@ -99,7 +99,7 @@ pub struct AgentSetting {
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub option: Option<String>,
     #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub value: Option<Setting>,
+    pub value: Option<SettingValue>,
     pub by: String,
     /// The number that `agent.set_done` and `agent.not_set` repeat.
     pub set: u64,

@@ -69,7 +69,7 @@ pub enum AgentUpdate {
 impl RawMessage {
     /// Reads the content of an `update`; none if it has neither an update nor a title.
     pub fn update(&self) -> Option<AgentUpdate> {
-        let params: Params = serde_json::from_str(self.0.as_str()).ok()?;
+        let params: UpdateParams = serde_json::from_str(self.0.as_str()).ok()?;
         if let Some(update) = params.update {
             return Some(update.read());
         }
@@ -79,7 +79,7 @@ impl RawMessage {
 
     /// The steps of a heartbeat's progress; none if they are not as the protocol has them.
     pub fn progress(&self) -> Vec<PlanStep> {
-        serde_json::from_str::<Params>(self.0.as_str())
+        serde_json::from_str::<UpdateParams>(self.0.as_str())
             .ok()
             .and_then(|params| params.progress)
             .unwrap_or_default()
@@ -87,14 +87,14 @@ impl RawMessage {
 
     /// The text of a status.
     pub fn status_text(&self) -> Option<String> {
-        serde_json::from_str::<Params>(self.0.as_str()).ok()?.message
+        serde_json::from_str::<UpdateParams>(self.0.as_str()).ok()?.message
     }
 }
 
 /// The parameters of a status, a heartbeat or an update, as far as people are shown them. A field of another type than it should be
 /// counts as absent: one odd field must not hide the others.
 #[derive(Deserialize)]
-struct Params {
+struct UpdateParams {
     #[serde(default, deserialize_with = "lenient")]
     update: Option<AcpUpdate>,
     #[serde(default, deserialize_with = "lenient")]

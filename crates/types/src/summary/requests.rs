@@ -1,6 +1,6 @@
 //! Clearances and questions in English.
 
-use super::{Summary, Tone, by, clearance, colon, part, question, subject, undelivered, word};
+use super::{Summary, Tone, by, clean_suffix, clearance, colon, question, subject, undelivered, word_suffix};
 use crate::action;
 use crate::text::short;
 use crate::{ClearanceStatus, Event};
@@ -15,7 +15,7 @@ pub(super) fn summary(event: &Event) -> Option<Summary> {
         Event::ClearanceDecided(decided) => {
             let (id, status) = (clearance(decided.clearance), decided.status.as_str());
             let option =
-                decided.option.as_deref().map(|option| word(", option ", option)).unwrap_or_default();
+                decided.option.as_deref().map(|option| word_suffix(", option ", option)).unwrap_or_default();
             // The agent's words come last: nothing in them can pass for our reason.
             let why = decided.reason.as_deref().map(in_brackets).unwrap_or_default();
             let about = about(decided.action.as_deref(), &decided.title);
@@ -68,14 +68,14 @@ pub(super) fn summary(event: &Event) -> Option<Summary> {
         }
         Event::QuestionClosed(closed) => {
             let (id, status) = (question(closed.question), closed.status.as_str());
-            Summary::new(Tone::Quiet, format!("question{id} {status}{}", part(": ", &closed.reason)))
+            Summary::new(Tone::Quiet, format!("question{id} {status}{}", clean_suffix(": ", &closed.reason)))
         }
         _ => return None,
     })
 }
 
 fn in_brackets(reason: &str) -> String {
-    if reason.is_empty() { String::new() } else { format!("{})", part(" (", reason)) }
+    if reason.is_empty() { String::new() } else { format!("{})", clean_suffix(" (", reason)) }
 }
 
 /// ` by ana`, ` by tests`, or the grant of somebody who allowed it always.

@@ -1,6 +1,6 @@
 //! Stalls, restarts and reminders in English.
 
-use super::{Rung, Summary, Time, Tone, by, end_in_words, in_words, part};
+use super::{Rung, Summary, Time, Tone, by, clean_suffix, exit_suffix, word_or_quote};
 use crate::Event;
 use crate::text::clean;
 
@@ -11,7 +11,7 @@ pub(super) fn summary(event: &Event, show_time: fn(Time) -> String) -> Option<Su
                 Rung::Escalate | Rung::Alert => Tone::Bad,
                 _ => Tone::Warning,
             };
-            let (name, why) = (clean(&taken.name), part(": ", &taken.why));
+            let (name, why) = (clean(&taken.name), clean_suffix(": ", &taken.why));
             Summary::new(tone, format!("{name} (step {} of {}){why}", taken.number, taken.of))
         }
         Event::StallStepFailed(failed) => {
@@ -37,21 +37,22 @@ pub(super) fn summary(event: &Event, show_time: fn(Time) -> String) -> Option<Su
             Summary::new(Tone::Warning, format!("still waiting for you: {what} since {since}"))
         }
         Event::LimitReached(reached) => {
-            let (limit, until) = (in_words(&clean(&reached.limit)), show_time(reached.until));
+            let (limit, until) = (word_or_quote(&clean(&reached.limit)), show_time(reached.until));
             Summary::new(Tone::Warning, format!("waits for its service: {limit} limit, until {until}"))
         }
-        Event::LimitOver(over) => {
-            Summary::new(Tone::Plain, format!("the {} limit should be over", in_words(&clean(&over.limit))))
-        }
+        Event::LimitOver(over) => Summary::new(
+            Tone::Plain,
+            format!("the {} limit should be over", word_or_quote(&clean(&over.limit))),
+        ),
         Event::AgentRestarting(restarting) => {
             let wait = restarting.wait_ms;
             let at = format!("in {}.{} s", wait / 1000, wait % 1000 / 100);
             let attempt = format!("(attempt {} of {})", restarting.attempt, restarting.of);
-            let why = end_in_words(restarting.why.as_deref(), &restarting.reason);
+            let why = exit_suffix(restarting.why.as_deref(), &restarting.reason);
             Summary::new(Tone::Warning, format!("to be started again {at} {attempt}{why}"))
         }
         Event::SessionParked(parked) => {
-            let why = end_in_words(parked.why.as_deref(), &parked.reason);
+            let why = exit_suffix(parked.why.as_deref(), &parked.reason);
             Summary::new(Tone::Bad, format!("parked{why}")).below(&parked.stderr_tail)
         }
         _ => return None,

@@ -5,7 +5,7 @@ use std::borrow::Cow;
 use serde::{Deserialize, Serialize};
 use serde_json::value::RawValue;
 
-use super::{capable, count, flag, inside, list, owned, pick, string};
+use super::{capable, count, flag, list, optional_fields, owned, pick, string};
 
 /// The capabilities of an agent. Kept with the session, so that they are known after a restart of ours.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
@@ -28,7 +28,7 @@ pub struct InitializeAnswer<'a> {
     pub version: Option<u64>,
     pub name: Option<Cow<'a, str>>,
     pub agent_version: Option<Cow<'a, str>>,
-    pub can: AgentCapabilities,
+    pub features: AgentCapabilities,
     pub capabilities: Option<&'a RawValue>,
     pub auth_methods: Vec<AuthMethod>,
 }
@@ -38,14 +38,14 @@ impl<'a> InitializeAnswer<'a> {
     pub fn read(result: &'a RawValue) -> Option<Self> {
         let [version, capabilities, info, auth, meta] =
             pick(result, ["protocolVersion", "agentCapabilities", "agentInfo", "authMethods", "_meta"])?;
-        let [name, title, agent_version] = inside(info, ["name", "title", "version"]);
+        let [name, title, agent_version] = optional_fields(info, ["name", "title", "version"]);
         let mut can = AgentCapabilities::read(capabilities);
         can.steer |= steers(meta);
         Some(Self {
             version: count(version),
             name: string(title).or_else(|| string(name)),
             agent_version: string(agent_version),
-            can,
+            features: can,
             capabilities,
             auth_methods: list(auth).into_iter().filter_map(AuthMethod::read).collect(),
         })
@@ -54,10 +54,12 @@ impl<'a> InitializeAnswer<'a> {
 
 impl AgentCapabilities {
     fn read(capabilities: Option<&RawValue>) -> Self {
-        let [load, session, prompt, meta] =
-            inside(capabilities, ["loadSession", "sessionCapabilities", "promptCapabilities", "_meta"]);
-        let [resume, list, close] = inside(session, ["resume", "list", "close"]);
-        let [image, audio, embedded_context] = inside(prompt, ["image", "audio", "embeddedContext"]);
+        let [load, session, prompt, meta] = optional_fields(
+            capabilities,
+            ["loadSession", "sessionCapabilities", "promptCapabilities", "_meta"],
+        );
+        let [resume, list, close] = optional_fields(session, ["resume", "list", "close"]);
+        let [image, audio, embedded_context] = optional_fields(prompt, ["image", "audio", "embeddedContext"]);
         Self {
             load: flag(load),
             resume: capable(resume),
@@ -73,8 +75,8 @@ impl AgentCapabilities {
 
 /// Reads the steering flag that Claude and Codex advertise beside the capabilities rather than among them.
 fn steers(meta: Option<&RawValue>) -> bool {
-    let [steering] = inside(meta, ["steering"]);
-    let [supported] = inside(steering, ["supported"]);
+    let [steering] = optional_fields(meta, ["steering"]);
+    let [supported] = optional_fields(steering, ["supported"]);
     flag(supported)
 }
 
@@ -95,11 +97,11 @@ impl AuthMethod {
         let [id, name, description, variables, meta] =
             pick(raw, ["id", "name", "description", "vars", "_meta"])?;
         let id = owned(id)?;
-        let [terminal] = inside(meta, ["terminal-auth"]);
-        let [program, args] = inside(terminal, ["command", "args"]);
+        let [terminal] = optional_fields(meta, ["terminal-auth"]);
+        let [program, args] = optional_fields(terminal, ["command", "args"]);
         let args = list(args).into_iter().map(|arg| string(Some(arg)));
         let words: Option<Vec<_>> = std::iter::once(string(program)).chain(args).collect();
-        let variable = |raw| owned(inside(Some(raw), ["name"])[0]);
+        let variable = |raw| owned(optional_fields(Some(raw), ["name"])[0]);
         Some(Self {
             name: owned(name).unwrap_or_else(|| id.clone()),
             description: owned(description),
@@ -112,27 +114,27 @@ impl AuthMethod {
 
 /// The answer to `session/new`, `session/load` or `session/resume`; the latter two may be `null` and name no session.
 #[derive(Debug, Default)]
-pub struct SessionStarted<'a> {
+pub struct SessionStartAnswer<'a> {
     pub session: Option<Cow<'a, str>>,
     pub modes: Option<&'a RawValue>,
     pub models: Option<&'a RawValue>,
     pub config_options: Option<&'a RawValue>,
 }
 
-impl<'a> SessionStarted<'a> {
+impl<'a> SessionStartAnswer<'a> {
     pub fn read(result: &'a RawValue) -> Self {
         let [session, modes, old_models, config_options] =
-            inside(Some(result), ["sessionId", "modes", "models", "configOptions"]);
+            optional_fields(Some(result), ["sessionId", "modes", "models", "configOptions"]);
         Self { session: string(session), modes, models: old_models, config_options }
     }
 
-    pub fn modes(&self) -> Selection<'a> {
-        Selection::read(inside(self.modes, ["currentModeId", "availableModes"]), "id")
+    pub fn modes(&self) -> OptionSelection<'a> {
+        OptionSelection::read(optional_fields(self.modes, ["currentModeId", "availableModes"]), "id")
     }
 
     /// Returns the models as older agents report them; for others the model is one of the config options.
-    pub fn models(&self) -> Selection<'a> {
-        Selection::read(inside(self.models, ["currentModelId", "availableModels"]), "modelId")
+    pub fn models(&self) -> OptionSelection<'a> {
+        OptionSelection::read(optional_fields(self.models, ["currentModelId", "availableModels"]), "modelId")
     }
 
     pub fn config_options(&self) -> Vec<ConfigOption<'a>> {
@@ -142,7 +144,7 @@ impl<'a> SessionStarted<'a> {
 
 /// The current choice and the available ones.
 #[derive(Debug, Default, PartialEq, Eq)]
-pub struct Selection<'a> {
+pub struct OptionSelection<'a> {
     pub current: Option<Cow<'a, str>>,
     pub available: Vec<NamedOption<'a>>,
 }
@@ -153,10 +155,10 @@ pub struct NamedOption<'a> {
     pub name: Cow<'a, str>,
 }
 
-impl<'a> Selection<'a> {
+impl<'a> OptionSelection<'a> {
     fn read([current, available]: [Option<&'a RawValue>; 2], id: &str) -> Self {
         let named = |raw| {
-            let [id, name] = inside(Some(raw), [id, "name"]);
+            let [id, name] = optional_fields(Some(raw), [id, "name"]);
             let id = string(id)?;
             Some(NamedOption { name: string(name).unwrap_or_else(|| id.clone()), id })
         };
@@ -179,7 +181,8 @@ pub struct ConfigOption<'a> {
 /// Also for what `session/set_config_option` answers and `config_option_update` brings.
 pub fn config_options(raw: Option<&RawValue>) -> Vec<ConfigOption<'_>> {
     let read = |raw| {
-        let [id, category, sort, current] = inside(Some(raw), ["id", "category", "type", "currentValue"]);
+        let [id, category, sort, current] =
+            optional_fields(Some(raw), ["id", "category", "type", "currentValue"]);
         Some(ConfigOption {
             id: string(id)?,
             category: string(category),
@@ -192,34 +195,35 @@ pub fn config_options(raw: Option<&RawValue>) -> Vec<ConfigOption<'_>> {
 
 /// The answer to `session/prompt`.
 #[derive(Debug)]
-pub struct PromptDone<'a> {
+pub struct SessionPromptAnswer<'a> {
     pub stop_reason: Option<Cow<'a, str>>,
     pub usage: Option<&'a RawValue>,
-    pub tokens: Option<Tokens>,
+    pub tokens: Option<ReportedTokens>,
 }
 
 /// The token usage of a turn, as far as the agent reports it. Its cost comes with `usage_update`.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
-pub struct Tokens {
+pub struct ReportedTokens {
     pub input: Option<u64>,
     pub output: Option<u64>,
     pub total: Option<u64>,
 }
 
-impl<'a> PromptDone<'a> {
+impl<'a> SessionPromptAnswer<'a> {
     /// `None` if it is no object.
     pub fn read(result: &'a RawValue) -> Option<Self> {
         let [stop_reason, usage, meta] = pick(result, ["stopReason", "usage", "_meta"])?;
-        let tokens = Tokens::read(inside(usage, ["inputTokens", "outputTokens", "totalTokens"]));
+        let tokens =
+            ReportedTokens::read(optional_fields(usage, ["inputTokens", "outputTokens", "totalTokens"]));
         Some(Self {
             stop_reason: string(stop_reason),
             usage,
-            tokens: tokens.or_else(|| Tokens::of_quota(meta)),
+            tokens: tokens.or_else(|| ReportedTokens::of_quota(meta)),
         })
     }
 }
 
-impl Tokens {
+impl ReportedTokens {
     fn read([input, output, total]: [Option<&RawValue>; 3]) -> Option<Self> {
         let tokens = Self { input: count(input), output: count(output), total: count(total) };
         (tokens != Self::default()).then_some(tokens)
@@ -227,36 +231,36 @@ impl Tokens {
 
     /// Reads the quota that Gemini sends instead of `usage`.
     fn of_quota(meta: Option<&RawValue>) -> Option<Self> {
-        let [quota] = inside(meta, ["quota"]);
-        let [tokens] = inside(quota, ["token_count"]);
-        Self::read(inside(tokens, ["input_tokens", "output_tokens", "total_tokens"]))
+        let [quota] = optional_fields(meta, ["quota"]);
+        let [tokens] = optional_fields(quota, ["token_count"]);
+        Self::read(optional_fields(tokens, ["input_tokens", "output_tokens", "total_tokens"]))
     }
 }
 
 /// The answer to `session/list`.
 #[derive(Debug)]
-pub struct SessionsListed<'a> {
-    pub sessions: Vec<Listed<'a>>,
+pub struct SessionListAnswer<'a> {
+    pub sessions: Vec<ListedSession<'a>>,
     /// Where the next page begins.
     pub next: Option<Cow<'a, str>>,
 }
 
 #[derive(Debug)]
-pub struct Listed<'a> {
+pub struct ListedSession<'a> {
     pub session: Cow<'a, str>,
     pub cwd: Option<Cow<'a, str>>,
     pub title: Option<Cow<'a, str>>,
     pub updated_at: Option<Cow<'a, str>>,
 }
 
-impl<'a> SessionsListed<'a> {
+impl<'a> SessionListAnswer<'a> {
     /// `None` if it is no object.
     pub fn read(result: &'a RawValue) -> Option<Self> {
         let [sessions, next] = pick(result, ["sessions", "nextCursor"])?;
         let listed = |raw| {
             let [session, cwd, title, updated_at] =
-                inside(Some(raw), ["sessionId", "cwd", "title", "updatedAt"]);
-            Some(Listed {
+                optional_fields(Some(raw), ["sessionId", "cwd", "title", "updatedAt"]);
+            Some(ListedSession {
                 session: string(session)?,
                 cwd: string(cwd),
                 title: string(title),

@@ -9,7 +9,7 @@ use serde::{Deserialize, Deserializer};
 use serde_json::value::RawValue;
 
 use super::string;
-use super::tool::{is_empty, joined, quoted, words};
+use super::tool::{is_empty, quote_words, quoted, words};
 
 /// Objects within objects, at most. Below that nothing is found; real inputs have two or three levels.
 const MAX_DEPTH: usize = 16;
@@ -131,7 +131,7 @@ impl InputFacts {
             return add(&mut self.paths, TOO_MANY);
         }
         let text = raw.get();
-        if let Ok(Object(fields)) = serde_json::from_str(text) {
+        if let Ok(ObjectFields(fields)) = serde_json::from_str(text) {
             self.object(&fields, depth);
         } else if let Ok(items) = serde_json::from_str::<Vec<&RawValue>>(text) {
             for item in items {
@@ -234,12 +234,12 @@ impl InputFacts {
         let text = match (args, string(Some(raw)), words(Some(raw))) {
             (None, ..) => raw.get().to_owned(),
             (Some(args), Some(command), _) if args.is_empty() => command.into_owned(),
-            (Some(args), Some(command), _) => format!("{command} {}", joined(&args)),
+            (Some(args), Some(command), _) => format!("{command} {}", quote_words(&args)),
             (_, None, Some(words)) => match words.as_slice() {
                 [shell, flag, script] if is_shell(shell) && matches!(&**flag, "-c" | "-lc") => {
                     script.clone().into_owned()
                 }
-                words => joined(words),
+                words => quote_words(words),
             },
             _ => raw.get().to_owned(),
         };
@@ -253,12 +253,12 @@ impl InputFacts {
         if is_empty(raw) {
             return;
         }
-        if let Ok(Object(fields)) = serde_json::from_str(raw.get()) {
+        if let Ok(ObjectFields(fields)) = serde_json::from_str(raw.get()) {
             return fields.iter().for_each(|(name, raw)| self.variable(name, &value(raw)));
         }
         let items: Vec<&RawValue> = serde_json::from_str(raw.get()).unwrap_or_else(|_| vec![raw]);
         for item in items {
-            if let [Some(name), given] = super::inside(Some(item), ["name", "value"]) {
+            if let [Some(name), given] = super::optional_fields(Some(item), ["name", "value"]) {
                 self.variable(&value(name), &given.map(value).unwrap_or_default());
             } else {
                 let text = value(item);
@@ -312,18 +312,18 @@ fn add(list: &mut Vec<String>, fact: &str) {
 }
 
 /// An object's fields in order; a key that occurs twice is there twice.
-struct Object<'a>(Vec<(Cow<'a, str>, &'a RawValue)>);
+struct ObjectFields<'a>(Vec<(Cow<'a, str>, &'a RawValue)>);
 
-impl<'de> Deserialize<'de> for Object<'de> {
+impl<'de> Deserialize<'de> for ObjectFields<'de> {
     fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
-        deserializer.deserialize_map(Fields)
+        deserializer.deserialize_map(ObjectFieldsVisitor)
     }
 }
 
-struct Fields;
+struct ObjectFieldsVisitor;
 
-impl<'de> Visitor<'de> for Fields {
-    type Value = Object<'de>;
+impl<'de> Visitor<'de> for ObjectFieldsVisitor {
+    type Value = ObjectFields<'de>;
 
     fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str("an object")
@@ -334,6 +334,6 @@ impl<'de> Visitor<'de> for Fields {
         while let Some((key, value)) = map.next_entry::<Cow<'de, str>, &'de RawValue>()? {
             fields.push((key, value));
         }
-        Ok(Object(fields))
+        Ok(ObjectFields(fields))
     }
 }

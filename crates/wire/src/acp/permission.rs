@@ -7,8 +7,8 @@
 use std::borrow::Cow;
 
 use super::input::InputFacts;
-use super::request::Permission;
-use super::tool::{ToolCall, joined};
+use super::request::PermissionRequest;
+use super::tool::{ToolCall, quote_words};
 use crate::diff;
 use intercom_types::Choice;
 
@@ -19,7 +19,7 @@ const TOOLS: &[&str] =
 const FROM_TITLE: &str = "; # as the title says";
 
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Card {
+pub struct PermissionDetails {
     pub title: String,
     pub description: Option<String>,
     pub tool: Option<String>,
@@ -32,9 +32,13 @@ pub struct Card {
 }
 
 /// `announced` is what the agent said of the same tool call before, if anything.
-pub fn card(permission: &Permission<'_>, announced: Option<&ToolCall<'_>>, workspace: &str) -> Card {
+pub fn permission_details(
+    permission: &PermissionRequest<'_>,
+    announced: Option<&ToolCall<'_>>,
+    workspace: &str,
+) -> PermissionDetails {
     let call = match announced {
-        Some(announced) => permission.tool.clone().after(announced),
+        Some(announced) => permission.tool.clone().with_earlier(announced),
         None => permission.tool.clone(),
     };
     let facts = call.facts();
@@ -42,7 +46,7 @@ pub fn card(permission: &Permission<'_>, announced: Option<&ToolCall<'_>>, works
     let command = command(&call, &facts, workspace);
     let tool = tool(&call, command.is_some(), diff.is_some());
     let mut paths = paths(&call, &facts, command.is_none()).into_iter();
-    Card {
+    PermissionDetails {
         title: title(&call),
         description: description(&call),
         file_path: paths.next(),
@@ -84,7 +88,7 @@ fn tool(call: &ToolCall<'_>, command: bool, diff: bool) -> Option<String> {
 fn command(call: &ToolCall<'_>, facts: &InputFacts, workspace: &str) -> Option<String> {
     let mut parts: Vec<String> = Vec::new();
     let folders = facts.folders.iter().filter(|folder| is_elsewhere(folder, workspace));
-    parts.extend(folders.map(|folder| joined(&["cd".into(), folder.into()])));
+    parts.extend(folders.map(|folder| quote_words(&["cd".into(), folder.into()])));
     if !facts.variables.is_empty() {
         parts.push(format!("export {}", facts.variables.join(" ")));
     }
@@ -97,7 +101,7 @@ fn command(call: &ToolCall<'_>, facts: &InputFacts, workspace: &str) -> Option<S
         [command] => Some(command.clone()),
         // A text of its own for each: the quotes of one must not swallow another.
         several => {
-            let own = |text: &String| joined(&["sh".into(), "-c".into(), text.into()]);
+            let own = |text: &String| quote_words(&["sh".into(), "-c".into(), text.into()]);
             Some(several.iter().map(own).collect::<Vec<_>>().join("\n"))
         }
     };

@@ -10,12 +10,12 @@ use super::{method, owned, pick, string};
 use intercom_types::{Choice, RequestId};
 
 #[derive(Debug)]
-pub enum Request<'a> {
-    Permission(Permission<'a>),
+pub enum AcpAgentRequest<'a> {
+    Permission(PermissionRequest<'a>),
     ReadFile(ReadFile<'a>),
     WriteFile(WriteFile<'a>),
     CreateTerminal(CreateTerminal<'a>),
-    Terminal(Terminal<'a>),
+    Terminal(TerminalRequest<'a>),
     Elicitation(Elicitation<'a>),
     /// Not known to us: an extension, or a later version.
     Unknown,
@@ -24,13 +24,13 @@ pub enum Request<'a> {
 /// Why a request cannot be understood.
 #[derive(Debug, PartialEq, Eq, thiserror::Error)]
 #[error("field `{field}` must be {wanted}")]
-pub struct Bad {
+pub struct InvalidParams {
     pub field: &'static str,
     pub wanted: &'static str,
 }
 
 #[derive(Debug)]
-pub struct Permission<'a> {
+pub struct PermissionRequest<'a> {
     pub session: Option<Cow<'a, str>>,
     pub tool: ToolCall<'a>,
     /// In the agent's order; those without an id cannot be chosen and are left out.
@@ -65,7 +65,7 @@ pub struct CreateTerminal<'a> {
 
 /// About a terminal that was created before.
 #[derive(Debug, PartialEq, Eq)]
-pub struct Terminal<'a> {
+pub struct TerminalRequest<'a> {
     pub session: Option<Cow<'a, str>>,
     pub terminal: Cow<'a, str>,
     pub verb: TerminalVerb,
@@ -92,27 +92,29 @@ pub struct Elicitation<'a> {
     pub id: Option<Cow<'a, str>>,
 }
 
-impl<'a> Request<'a> {
-    pub fn read(name: &str, params: Option<&'a RawValue>) -> Result<Self, Bad> {
+impl<'a> AcpAgentRequest<'a> {
+    pub fn read(name: &str, params: Option<&'a RawValue>) -> Result<Self, InvalidParams> {
         let params = params.ok_or(NO_PARAMS);
         Ok(match name {
-            method::REQUEST_PERMISSION => Self::Permission(Permission::read(params?)?),
+            method::REQUEST_PERMISSION => Self::Permission(PermissionRequest::read(params?)?),
             method::READ_TEXT_FILE => Self::ReadFile(ReadFile::read(params?)?),
             method::WRITE_TEXT_FILE => Self::WriteFile(WriteFile::read(params?)?),
             method::TERMINAL_CREATE => Self::CreateTerminal(CreateTerminal::read(params?)?),
-            method::TERMINAL_OUTPUT => Self::Terminal(Terminal::read(params?, TerminalVerb::Output)?),
-            method::TERMINAL_WAIT => Self::Terminal(Terminal::read(params?, TerminalVerb::Wait)?),
-            method::TERMINAL_KILL => Self::Terminal(Terminal::read(params?, TerminalVerb::Kill)?),
-            method::TERMINAL_RELEASE => Self::Terminal(Terminal::read(params?, TerminalVerb::Release)?),
+            method::TERMINAL_OUTPUT => Self::Terminal(TerminalRequest::read(params?, TerminalVerb::Output)?),
+            method::TERMINAL_WAIT => Self::Terminal(TerminalRequest::read(params?, TerminalVerb::Wait)?),
+            method::TERMINAL_KILL => Self::Terminal(TerminalRequest::read(params?, TerminalVerb::Kill)?),
+            method::TERMINAL_RELEASE => {
+                Self::Terminal(TerminalRequest::read(params?, TerminalVerb::Release)?)
+            }
             method::ELICITATION_CREATE => Self::Elicitation(Elicitation::read(params?)?),
             _ => Self::Unknown,
         })
     }
 }
 
-impl<'a> Permission<'a> {
+impl<'a> PermissionRequest<'a> {
     /// Whatever is missing is for people to judge: only a tool call that names nothing twice is asked for.
-    fn read(params: &'a RawValue) -> Result<Self, Bad> {
+    fn read(params: &'a RawValue) -> Result<Self, InvalidParams> {
         let [session, tool, options] = fields(params, ["sessionId", "toolCall", "options"])?;
         let tool = match tool {
             Some(tool) => ToolCall::read(tool).ok_or(bad("toolCall", OBJECT))?,
@@ -133,7 +135,7 @@ impl<'a> Permission<'a> {
 }
 
 impl<'a> ReadFile<'a> {
-    fn read(params: &'a RawValue) -> Result<Self, Bad> {
+    fn read(params: &'a RawValue) -> Result<Self, InvalidParams> {
         let [session, path, line, limit] = fields(params, ["sessionId", "path", "line", "limit"])?;
         Ok(Self {
             session: string(session),
@@ -145,14 +147,14 @@ impl<'a> ReadFile<'a> {
 }
 
 impl<'a> WriteFile<'a> {
-    fn read(params: &'a RawValue) -> Result<Self, Bad> {
+    fn read(params: &'a RawValue) -> Result<Self, InvalidParams> {
         let [session, path, content] = fields(params, ["sessionId", "path", "content"])?;
         Ok(Self { session: string(session), path: text("path", path)?, content: text("content", content)? })
     }
 }
 
 impl<'a> CreateTerminal<'a> {
-    fn read(params: &'a RawValue) -> Result<Self, Bad> {
+    fn read(params: &'a RawValue) -> Result<Self, InvalidParams> {
         let [session, command, args, env, cwd, limit] =
             fields(params, ["sessionId", "command", "args", "env", "cwd", "outputByteLimit"])?;
         let args = items("args", args)?.into_iter().map(|arg| text("args", Some(arg)));
@@ -171,15 +173,15 @@ impl<'a> CreateTerminal<'a> {
     }
 }
 
-impl<'a> Terminal<'a> {
-    fn read(params: &'a RawValue, verb: TerminalVerb) -> Result<Self, Bad> {
+impl<'a> TerminalRequest<'a> {
+    fn read(params: &'a RawValue, verb: TerminalVerb) -> Result<Self, InvalidParams> {
         let [session, terminal] = fields(params, ["sessionId", "terminalId"])?;
         Ok(Self { session: string(session), terminal: text("terminalId", terminal)?, verb })
     }
 }
 
 impl<'a> Elicitation<'a> {
-    fn read(params: &'a RawValue) -> Result<Self, Bad> {
+    fn read(params: &'a RawValue) -> Result<Self, InvalidParams> {
         let [session, tool_call, message, mode, schema, url, id] = fields(
             params,
             ["sessionId", "toolCallId", "message", "mode", "requestedSchema", "url", "elicitationId"],
@@ -209,28 +211,28 @@ pub fn completed(params: &RawValue) -> Option<Cow<'_, str>> {
 }
 
 const OBJECT: &str = "an object that names no field twice";
-const NO_PARAMS: Bad = bad("params", OBJECT);
+const NO_PARAMS: InvalidParams = bad("params", OBJECT);
 
-const fn bad(field: &'static str, wanted: &'static str) -> Bad {
-    Bad { field, wanted }
+const fn bad(field: &'static str, wanted: &'static str) -> InvalidParams {
+    InvalidParams { field, wanted }
 }
 
 fn fields<'a, const N: usize>(
     params: &'a RawValue,
     names: [&str; N],
-) -> Result<[Option<&'a RawValue>; N], Bad> {
+) -> Result<[Option<&'a RawValue>; N], InvalidParams> {
     pick(params, names).ok_or(NO_PARAMS)
 }
 
-fn text<'a>(field: &'static str, raw: Option<&'a RawValue>) -> Result<Cow<'a, str>, Bad> {
+fn text<'a>(field: &'static str, raw: Option<&'a RawValue>) -> Result<Cow<'a, str>, InvalidParams> {
     string(raw).ok_or(bad(field, "a string"))
 }
 
-fn number(field: &'static str, raw: Option<&RawValue>) -> Result<Option<u64>, Bad> {
+fn number(field: &'static str, raw: Option<&RawValue>) -> Result<Option<u64>, InvalidParams> {
     raw.map(|raw| raw.get().parse().map_err(|_| bad(field, "a whole number"))).transpose()
 }
 
-fn items<'a>(field: &'static str, raw: Option<&'a RawValue>) -> Result<Vec<&'a RawValue>, Bad> {
+fn items<'a>(field: &'static str, raw: Option<&'a RawValue>) -> Result<Vec<&'a RawValue>, InvalidParams> {
     let Some(raw) = raw else { return Ok(Vec::new()) };
     serde_json::from_str(raw.get()).map_err(|_| bad(field, "a list"))
 }

@@ -20,14 +20,14 @@ use intercom_types::{Json, RequestId};
 /// The capabilities that we offer to an agent.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 #[expect(clippy::struct_excessive_bools, reason = "each stands for a capability of its own")]
-pub struct Offer {
+pub struct OfferedCapabilities {
     pub read_files: bool,
     pub write_files: bool,
     pub terminals: bool,
     pub elicitation: bool,
 }
 
-pub fn initialize(id: &RequestId, offer: Offer) -> String {
+pub fn initialize(id: &RequestId, offer: OfferedCapabilities) -> String {
     let files =
         FileSystemCapabilities::new().read_text_file(offer.read_files).write_text_file(offer.write_files);
     let mut capabilities = ClientCapabilities::new().fs(files).terminal(offer.terminals);
@@ -50,7 +50,7 @@ pub fn authenticate(id: &RequestId, auth_method: &str) -> String {
 /// Where a session works, and with which MCP servers: as whoever started it has listed them.
 #[derive(Serialize)]
 #[serde(rename_all = "camelCase")]
-struct Begin<'a> {
+struct SessionStartParams<'a> {
     #[serde(skip_serializing_if = "Option::is_none")]
     session_id: Option<&'a str>,
     cwd: &'a str,
@@ -61,19 +61,23 @@ struct Begin<'a> {
 pub fn session_new(id: &RequestId, cwd: &str, servers: Option<&Json>) -> String {
     let none = Json::trusted("[]");
     let mcp_servers = Some(servers.unwrap_or(&none));
-    request(id, method::SESSION_NEW, &Begin { session_id: None, cwd, mcp_servers })
+    request(id, method::SESSION_NEW, &SessionStartParams { session_id: None, cwd, mcp_servers })
 }
 
 /// The agent tells all that was said before, as updates, before it answers.
 pub fn session_load(id: &RequestId, session: &str, cwd: &str, servers: Option<&Json>) -> String {
     let none = Json::trusted("[]");
     let mcp_servers = Some(servers.unwrap_or(&none));
-    request(id, method::SESSION_LOAD, &Begin { session_id: Some(session), cwd, mcp_servers })
+    request(id, method::SESSION_LOAD, &SessionStartParams { session_id: Some(session), cwd, mcp_servers })
 }
 
 /// Like `session_load`, but nothing is told again.
 pub fn session_resume(id: &RequestId, session: &str, cwd: &str, servers: Option<&Json>) -> String {
-    request(id, method::SESSION_RESUME, &Begin { session_id: Some(session), cwd, mcp_servers: servers })
+    request(
+        id,
+        method::SESSION_RESUME,
+        &SessionStartParams { session_id: Some(session), cwd, mcp_servers: servers },
+    )
 }
 
 pub fn session_list(id: &RequestId, cwd: Option<&str>, cursor: Option<&str>) -> String {
@@ -93,11 +97,11 @@ pub fn prompt(id: &RequestId, session: &str, text: &str) -> String {
 pub fn prompt_with(id: &RequestId, session: &str, blocks: &Json) -> String {
     #[derive(Serialize)]
     #[serde(rename_all = "camelCase")]
-    struct Params<'a> {
+    struct PromptBlocksParams<'a> {
         session_id: &'a str,
         prompt: &'a Json,
     }
-    request(id, method::SESSION_PROMPT, &Params { session_id: session, prompt: blocks })
+    request(id, method::SESSION_PROMPT, &PromptBlocksParams { session_id: session, prompt: blocks })
 }
 
 /// Words for a turn that runs, by an extension. An agent that has none running says so instead of beginning one.
@@ -133,21 +137,21 @@ pub fn switch_config_option(id: &RequestId, session: &str, option: &str, on: boo
 pub fn set_model(id: &RequestId, session: &str, model: &str) -> String {
     #[derive(Serialize)]
     #[serde(rename_all = "camelCase")]
-    struct Params<'a> {
+    struct CancelledRequestParams<'a> {
         session_id: &'a str,
         model_id: &'a str,
     }
-    request(id, method::SESSION_SET_MODEL, &Params { session_id: session, model_id: model })
+    request(id, method::SESSION_SET_MODEL, &CancelledRequestParams { session_id: session, model_id: model })
 }
 
 /// We no longer wait for the answer to this request of ours.
 pub fn cancel_request(ours: &RequestId) -> String {
     #[derive(Serialize)]
     #[serde(rename_all = "camelCase")]
-    struct Params<'a> {
+    struct SessionModelParams<'a> {
         request_id: &'a RequestId,
     }
-    notification(method::CANCEL_REQUEST, &Params { request_id: ours })
+    notification(method::CANCEL_REQUEST, &SessionModelParams { request_id: ours })
 }
 
 /// The answer to a permission request: one of its options.
@@ -210,24 +214,24 @@ pub fn terminal_released(theirs: &RequestId) -> String {
 
 /// The outcome of a question.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Elicited<'a> {
+pub enum ElicitationOutcome<'a> {
     /// With what was filled in, if there was a form.
     Accepted(Option<&'a Json>),
     Declined,
     Cancelled,
 }
 
-pub fn elicited(theirs: &RequestId, outcome: Elicited<'_>) -> String {
+pub fn elicitation_answer(theirs: &RequestId, outcome: ElicitationOutcome<'_>) -> String {
     #[derive(Serialize)]
-    struct Answer<'a> {
+    struct ElicitationAnswer<'a> {
         action: &'static str,
         #[serde(skip_serializing_if = "Option::is_none")]
         content: Option<&'a Json>,
     }
     let answer = match outcome {
-        Elicited::Accepted(content) => Answer { action: "accept", content },
-        Elicited::Declined => Answer { action: "decline", content: None },
-        Elicited::Cancelled => Answer { action: "cancel", content: None },
+        ElicitationOutcome::Accepted(content) => ElicitationAnswer { action: "accept", content },
+        ElicitationOutcome::Declined => ElicitationAnswer { action: "decline", content: None },
+        ElicitationOutcome::Cancelled => ElicitationAnswer { action: "cancel", content: None },
     };
     result(theirs, &answer)
 }

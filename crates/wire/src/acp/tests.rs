@@ -9,20 +9,20 @@ mod troubles;
 use proptest::prelude::*;
 use serde_json::value::RawValue;
 
-use super::answer::{InitializeAnswer, PromptDone, SessionStarted, SessionsListed};
-use super::permission::card;
-use super::request::{self, Permission, Request};
-use super::trouble::{Failure, Limit, LogInAdvice};
-use super::update::Update;
+use super::answer::{InitializeAnswer, SessionListAnswer, SessionPromptAnswer, SessionStartAnswer};
+use super::error_answer::{ErrorAnswer, LogInAdvice, ProviderLimit};
+use super::permission::permission_details;
+use super::request::{self, AcpAgentRequest, PermissionRequest};
+use super::update::SessionUpdateParts;
 use super::{method, pick};
 
 fn raw(text: &str) -> &RawValue {
     serde_json::from_str(text).expect(text)
 }
 
-fn permission(params: &str) -> Permission<'_> {
-    match Request::read(method::REQUEST_PERMISSION, Some(raw(params))) {
-        Ok(Request::Permission(permission)) => permission,
+fn permission(params: &str) -> PermissionRequest<'_> {
+    match AcpAgentRequest::read(method::REQUEST_PERMISSION, Some(raw(params))) {
+        Ok(AcpAgentRequest::Permission(permission)) => permission,
         other => panic!("{other:?}"),
     }
 }
@@ -42,19 +42,19 @@ fn fields_are_picked_from_objects_only_and_once() {
 fn read_all(text: &str) {
     let Ok(value) = serde_json::from_str::<&RawValue>(text) else { return };
     drop(InitializeAnswer::read(value));
-    let started = SessionStarted::read(value);
+    let started = SessionStartAnswer::read(value);
     drop((started.modes(), started.models(), started.config_options()));
-    drop((PromptDone::read(value), SessionsListed::read(value)));
+    drop((SessionPromptAnswer::read(value), SessionListAnswer::read(value)));
     drop((request::cancelled(value), request::completed(value)));
-    let failure = Failure::read(value);
+    let failure = ErrorAnswer::read(value);
     let advice = LogInAdvice { reason: String::new(), how: String::new() };
     drop((failure.advice("x", &advice), failure.is_refused()));
-    if let Some(update) = Update::look(value) {
+    if let Some(update) = SessionUpdateParts::read(value) {
         drop((update.detail(), update.text()));
     }
     for name in METHODS {
-        if let Ok(Request::Permission(permission)) = Request::read(name, Some(value)) {
-            drop(card(&permission, Some(&permission.tool), "/w"));
+        if let Ok(AcpAgentRequest::Permission(permission)) = AcpAgentRequest::read(name, Some(value)) {
+            drop(permission_details(&permission, Some(&permission.tool), "/w"));
         }
     }
 }
@@ -154,8 +154,8 @@ proptest! {
     #[test]
     fn no_text_makes_the_reading_of_errors_panic(text in any::<String>()) {
         let error = serde_json::json!({ "code": 429, "message": format!("rate limit, resets {text} try again in {text}") });
-        Failure::read(raw(&error.to_string()));
-        Limit::in_speech(&text);
-        Limit::in_speech(&format!("You\u{2019}ve hit your usage limit, try again at {text}"));
+        ErrorAnswer::read(raw(&error.to_string()));
+        ProviderLimit::from_agent_text(&text);
+        ProviderLimit::from_agent_text(&format!("You\u{2019}ve hit your usage limit, try again at {text}"));
     }
 }

@@ -5,7 +5,7 @@ use std::borrow::Cow;
 use serde_json::value::RawValue;
 
 use super::input::InputFacts;
-use super::{inside, pick, string};
+use super::{optional_fields, pick, string};
 
 /// The known fields of a `tool_call`, a `tool_call_update`, or the one inside a permission request.
 #[derive(Debug, Clone, Default)]
@@ -18,7 +18,7 @@ pub struct ToolCall<'a> {
     pub status: Option<Cow<'a, str>>,
     /// The files it is about.
     pub locations: Vec<Cow<'a, str>>,
-    pub edits: Vec<Edit<'a>>,
+    pub edits: Vec<ToolCallEdit<'a>>,
     pub texts: Vec<Cow<'a, str>>,
     /// Whatever the model handed to the tool; every agent has its own.
     pub input: Option<&'a RawValue>,
@@ -26,7 +26,7 @@ pub struct ToolCall<'a> {
 
 /// A file's text before and after, or only the part that changes.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
-pub struct Edit<'a> {
+pub struct ToolCallEdit<'a> {
     /// `None` if the agent does not say which file.
     pub path: Option<Cow<'a, str>>,
     /// None for a new file, with agents that say so.
@@ -62,18 +62,20 @@ impl<'a> ToolCall<'a> {
             pick(part, ["type", "path", "oldText", "newText", "content"])
         else {
             // It names a key twice, or is no object: it may be a change that others can read.
-            return self.edits.push(Edit::default());
+            return self.edits.push(ToolCallEdit::default());
         };
         match string(sort).as_deref() {
-            Some("diff") => self.edits.push(Edit { path: string(path), old: string(old), new: string(new) }),
-            Some("content") => self.texts.extend(string(inside(content, ["text"])[0])),
+            Some("diff") => {
+                self.edits.push(ToolCallEdit { path: string(path), old: string(old), new: string(new) })
+            }
+            Some("content") => self.texts.extend(string(optional_fields(content, ["text"])[0])),
             _ => {}
         }
     }
 
     /// This one, with what was said earlier of the same call where it says nothing itself.
     #[must_use]
-    pub fn after(self, earlier: &Self) -> Self {
+    pub fn with_earlier(self, earlier: &Self) -> Self {
         let or = |own: Vec<Cow<'a, str>>, earlier: &[Cow<'a, str>]| {
             if own.is_empty() { earlier.to_vec() } else { own }
         };
@@ -96,7 +98,7 @@ impl<'a> ToolCall<'a> {
     }
 
     pub fn input_description(&self) -> Option<Cow<'a, str>> {
-        let [description] = inside(self.input, ["description"]);
+        let [description] = optional_fields(self.input, ["description"]);
         string(description).filter(|text| !text.is_empty())
     }
 }
@@ -113,7 +115,7 @@ pub(super) fn words(raw: Option<&RawValue>) -> Option<Vec<Cow<'_, str>>> {
 }
 
 /// Words as a shell would read them again.
-pub fn joined(words: &[Cow<'_, str>]) -> String {
+pub fn quote_words(words: &[Cow<'_, str>]) -> String {
     // A first word with `=` would be an assignment.
     let quoted = words.iter().enumerate().map(|(at, word)| quoted(word, at == 0 && word.contains('=')));
     quoted.collect::<Vec<_>>().join(" ")

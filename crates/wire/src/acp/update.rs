@@ -7,13 +7,13 @@ use serde::Deserialize;
 use serde_json::value::RawValue;
 
 use super::tool::ToolCall;
-use super::{count, inside, list, string};
+use super::{count, list, optional_fields, string};
 use crate::unquote;
-use intercom_types::agent::{MAX_STEPS, Step};
+use intercom_types::agent::{MAX_STEPS, ProgressStep};
 
 /// The parts of an update that we read. Updates are very frequent, so this takes one pass and copies nothing.
 #[derive(Debug)]
-pub struct Update<'a> {
+pub struct SessionUpdateParts<'a> {
     pub session: Option<Cow<'a, str>>,
     /// `agent_message_chunk`, `tool_call`, …; any other word is fine.
     pub kind: Option<Cow<'a, str>>,
@@ -22,10 +22,10 @@ pub struct Update<'a> {
 
 /// The kinds of update that we act on.
 #[derive(Debug)]
-pub enum Detail<'a> {
+pub enum UpdateDetail<'a> {
     Tool(ToolCall<'a>),
-    Plan(Vec<Step>),
-    Usage(Usage<'a>),
+    Plan(Vec<ProgressStep>),
+    Usage(ContextUsage<'a>),
     /// The mode that the agent is in now.
     Mode(Cow<'a, str>),
     /// The agent's title of the session; `None` removes it.
@@ -37,88 +37,93 @@ pub enum Detail<'a> {
 
 /// The fill of the context and the cost of the session so far: the last one counts, they do not add up.
 #[derive(Debug, PartialEq)]
-pub struct Usage<'a> {
+pub struct ContextUsage<'a> {
     pub used: Option<u64>,
     pub size: Option<u64>,
-    pub cost: Option<Cost<'a>>,
+    pub cost: Option<SessionCost<'a>>,
 }
 
 #[derive(Debug, PartialEq)]
-pub struct Cost<'a> {
+pub struct SessionCost<'a> {
     pub amount: f64,
     pub currency: Option<Cow<'a, str>>,
 }
 
-impl<'a> Update<'a> {
+impl<'a> SessionUpdateParts<'a> {
     /// `None` if it is not an object with an update inside.
-    pub fn look(params: &'a RawValue) -> Option<Self> {
+    pub fn read(params: &'a RawValue) -> Option<Self> {
         #[derive(Deserialize)]
         #[serde(rename_all = "camelCase")]
-        struct Params<'a> {
+        struct RawUpdateParams<'a> {
             #[serde(borrow)]
             session_id: Option<&'a RawValue>,
             #[serde(borrow)]
-            update: Inner<'a>,
+            update: RawUpdateKind<'a>,
         }
         #[derive(Deserialize)]
         #[serde(rename_all = "camelCase")]
-        struct Inner<'a> {
+        struct RawUpdateKind<'a> {
             #[serde(borrow)]
             session_update: Option<&'a RawValue>,
         }
         // serde would take an array for an object.
         let object = params.get().starts_with('{');
-        let Params { session_id, update } = object.then(|| serde_json::from_str(params.get()).ok())??;
+        let RawUpdateParams { session_id, update } =
+            object.then(|| serde_json::from_str(params.get()).ok())??;
         let kind = update.session_update.and_then(|raw| unquote(raw.get()));
         Some(Self { session: string(session_id), kind, params })
     }
 
-    pub fn detail(&self) -> Detail<'a> {
-        let [update] = inside(Some(self.params), ["update"]);
+    pub fn detail(&self) -> UpdateDetail<'a> {
+        let [update] = optional_fields(Some(self.params), ["update"]);
         let detail = match self.kind.as_deref() {
-            Some("tool_call" | "tool_call_update") => update.and_then(ToolCall::read).map(Detail::Tool),
-            Some("plan") => Some(Detail::Plan(steps(update))),
-            Some("plan_update") => Some(Detail::Plan(steps(inside(update, ["plan"])[0]))),
-            Some("usage_update") => Some(Detail::Usage(Usage::read(update))),
-            Some("current_mode_update") => string(inside(update, ["currentModeId"])[0]).map(Detail::Mode),
+            Some("tool_call" | "tool_call_update") => update.and_then(ToolCall::read).map(UpdateDetail::Tool),
+            Some("plan") => Some(UpdateDetail::Plan(steps(update))),
+            Some("plan_update") => Some(UpdateDetail::Plan(steps(optional_fields(update, ["plan"])[0]))),
+            Some("usage_update") => Some(UpdateDetail::Usage(ContextUsage::read(update))),
+            Some("current_mode_update") => {
+                string(optional_fields(update, ["currentModeId"])[0]).map(UpdateDetail::Mode)
+            }
             Some("session_info_update") => titled(update),
-            Some("config_option_update") => inside(update, ["configOptions"])[0].map(Detail::Config),
+            Some("config_option_update") => {
+                optional_fields(update, ["configOptions"])[0].map(UpdateDetail::Config)
+            }
             _ => None,
         };
-        detail.unwrap_or(Detail::Nothing)
+        detail.unwrap_or(UpdateDetail::Nothing)
     }
 
     /// The words of a chunk.
     pub fn text(&self) -> Option<Cow<'a, str>> {
-        let [update] = inside(Some(self.params), ["update"]);
-        let [content] = inside(update, ["content"]);
-        string(inside(content, ["text"])[0])
+        let [update] = optional_fields(Some(self.params), ["update"]);
+        let [content] = optional_fields(update, ["content"]);
+        string(optional_fields(content, ["text"])[0])
     }
 }
 
 /// Reads a change of the title: `null` removes it, a missing field leaves it as it is.
-fn titled(update: Option<&RawValue>) -> Option<Detail<'_>> {
+fn titled(update: Option<&RawValue>) -> Option<UpdateDetail<'_>> {
     let fields: BTreeMap<Cow<'_, str>, &RawValue> = serde_json::from_str(update?.get()).ok()?;
     let title = *fields.get("title")?;
     let words = unquote(title.get());
-    (words.is_some() || title.get() == "null").then_some(Detail::Title(words))
+    (words.is_some() || title.get() == "null").then_some(UpdateDetail::Title(words))
 }
 
-fn steps(plan: Option<&RawValue>) -> Vec<Step> {
-    let [entries] = inside(plan, ["entries"]);
+fn steps(plan: Option<&RawValue>) -> Vec<ProgressStep> {
+    let [entries] = optional_fields(plan, ["entries"]);
     let step = |raw: &RawValue| {
-        let [content, status] = inside(Some(raw), ["content", "status"]);
-        Some(Step::new(&string(content)?, &string(status).unwrap_or_default()))
+        let [content, status] = optional_fields(Some(raw), ["content", "status"]);
+        Some(ProgressStep::new(&string(content)?, &string(status).unwrap_or_default()))
     };
     list(entries).into_iter().take(MAX_STEPS).filter_map(step).collect()
 }
 
-impl<'a> Usage<'a> {
+impl<'a> ContextUsage<'a> {
     fn read(update: Option<&'a RawValue>) -> Self {
-        let [used, size, cost] = inside(update, ["used", "size", "cost"]);
-        let [amount, currency] = inside(cost, ["amount", "currency"]);
+        let [used, size, cost] = optional_fields(update, ["used", "size", "cost"]);
+        let [amount, currency] = optional_fields(cost, ["amount", "currency"]);
         let amount = amount.and_then(|raw| serde_json::from_str::<f64>(raw.get()).ok());
-        let cost = amount.map(|amount| Cost { amount, currency: string(currency) });
+        let cost = amount.map(|amount| SessionCost { amount, currency: string(currency) });
         Self { used: count(used), size: count(size), cost }
     }
 }

@@ -15,24 +15,24 @@ use std::time::Duration;
 use serde::{Deserialize, Serialize};
 use serde_json::value::RawValue;
 
-use super::{ACTS, fault, line, rejected};
+use super::{CHANGING_TOOLS, fault, line, rejected};
 use crate::ParsedText;
-use crate::acp::answer::{AgentCapabilities, AuthMethod, PromptDone};
-use crate::acp::request::{self, Elicitation, Permission, Request};
-use crate::acp::send::{self, Elicited};
+use crate::acp::answer::{AgentCapabilities, AuthMethod, SessionPromptAnswer};
+use crate::acp::error_answer::{self, ErrorAnswer, ErrorCause, LimitKind, ProviderLimit};
+use crate::acp::request::{self, AcpAgentRequest, Elicitation, PermissionRequest};
+use crate::acp::send::{self, ElicitationOutcome};
 use crate::acp::tool::ToolCall;
-use crate::acp::trouble::{self, Failure, Limit, LimitKind, Trouble};
-use crate::acp::update::{Detail, Update};
+use crate::acp::update::{SessionUpdateParts, UpdateDetail};
 use crate::acp::{method, permission};
-use crate::jsonrpc::{self, Message};
+use crate::jsonrpc::{self, RpcMessage};
 use intercom_types::{
-    Ask, Call, Controls, Event, Fault, FaultCode, Json, Outbound, RequestId, Resets, Said, Tokens, Wording,
-    agent,
+    AgentCommand, AgentMessage, ClearanceRequest, Controls, Event, FaultCode, Json, LimitResetTime,
+    PromptBody, RequestFault, RequestId, ToolCallState, TurnTokenCounts, agent,
 };
 
 mod controls;
-mod errands;
 mod forms;
+mod host_calls;
 mod opening;
 mod setup;
 #[cfg(test)]
@@ -50,7 +50,7 @@ const MAX_PENDING: usize = 64;
 /// The words at the end of a turn that are looked at for a limit.
 const MAX_LAST_WORDS: usize = 500;
 /// The updates that are replayed when a session is loaded. All others are news.
-const HISTORY: &[&str] = &[
+const REPLAYED_KINDS: &[&str] = &[
     "user_message_chunk",
     "agent_message_chunk",
     "agent_thought_chunk",
@@ -62,7 +62,7 @@ const HISTORY: &[&str] = &[
 #[derive(Debug, Clone)]
 pub struct AcpDriver {
     setup: DriverSetup,
-    mind: DriverMemory,
+    memory: DriverMemory,
     dirty: bool,
 }
 
@@ -125,80 +125,81 @@ impl AcpDriver {
         let explicit = earlier.is_some();
         Self {
             setup,
-            mind: DriverMemory { next_id: 1, earlier, explicit, ..DriverMemory::default() },
+            memory: DriverMemory { next_id: 1, earlier, explicit, ..DriverMemory::default() },
             dirty: true,
         }
     }
 
     pub(super) fn save(&mut self) -> Option<Json> {
-        std::mem::take(&mut self.dirty).then(|| Json::of(&self.mind))
+        std::mem::take(&mut self.dirty).then(|| Json::of(&self.memory))
     }
 
     pub(super) fn restore(&mut self, saved: &Json) {
         if let Ok(mind) = serde_json::from_str(saved.as_str()) {
-            (self.mind, self.dirty) = (mind, false);
+            (self.memory, self.dirty) = (mind, false);
         }
     }
 
     pub(super) fn inherit(&mut self, saved: &Json) {
         if let Ok(mind) = serde_json::from_str::<DriverMemory>(saved.as_str()) {
-            self.mind.explicit = false;
-            self.mind.earlier = mind.session.or(mind.earlier).or(self.mind.earlier.take());
+            self.memory.explicit = false;
+            self.memory.earlier = mind.session.or(mind.earlier).or(self.memory.earlier.take());
         }
     }
 
     /// The id of our next request, and what it is about.
-    fn ask(&mut self, about: PendingCall) -> RequestId {
-        let id = self.mind.next_id;
-        self.mind.next_id += 1;
-        self.mind.pending.insert(id, about);
-        if self.mind.pending.len() > MAX_PENDING
-            && let Some(oldest) = self.mind.pending.keys().copied().find(|id| Some(*id) != self.mind.prompt)
+    fn register_request(&mut self, about: PendingCall) -> RequestId {
+        let id = self.memory.next_id;
+        self.memory.next_id += 1;
+        self.memory.pending.insert(id, about);
+        if self.memory.pending.len() > MAX_PENDING
+            && let Some(oldest) =
+                self.memory.pending.keys().copied().find(|id| Some(*id) != self.memory.prompt)
         {
-            self.mind.pending.remove(&oldest);
-            self.mind.steering.remove(&oldest);
-            self.mind.setting.remove(&oldest);
+            self.memory.pending.remove(&oldest);
+            self.memory.steering.remove(&oldest);
+            self.memory.setting.remove(&oldest);
         }
         self.dirty = true;
         RequestId::number(id)
     }
 
-    pub(super) fn encode(&mut self, message: &Outbound) -> Option<String> {
+    pub(super) fn encode(&mut self, message: &AgentCommand) -> Option<String> {
         match message {
-            Outbound::Hello => {
-                let id = self.ask(PendingCall::Initialize);
+            AgentCommand::Hello => {
+                let id = self.register_request(PendingCall::Initialize);
                 Some(send::initialize(&id, self.setup.offer))
             }
-            Outbound::Prompt { wording: Wording { text, content }, turn: _ } => {
-                let session = self.mind.session.clone()?;
-                self.mind.last_words.clear();
-                (self.mind.replaying, self.mind.worked) = (false, false);
-                self.mind.prompt = Some(self.mind.next_id);
-                let id = self.ask(PendingCall::Prompt);
+            AgentCommand::Prompt { wording: PromptBody { text, content }, turn: _ } => {
+                let session = self.memory.session.clone()?;
+                self.memory.last_words.clear();
+                (self.memory.replaying, self.memory.worked) = (false, false);
+                self.memory.prompt = Some(self.memory.next_id);
+                let id = self.register_request(PendingCall::Prompt);
                 Some(match content {
                     Some(content) => send::prompt_with(&id, &session, content.as_json()),
                     None => send::prompt(&id, &session, text),
                 })
             }
-            Outbound::Interrupt { reason: _ } => self.mind.session.as_deref().map(send::cancel),
-            Outbound::Nudge { message } => {
-                let session = self.mind.session.clone()?;
-                self.mind.steering.insert(self.mind.next_id, message.clone());
-                let id = self.ask(PendingCall::Steer);
+            AgentCommand::Interrupt { reason: _ } => self.memory.session.as_deref().map(send::cancel),
+            AgentCommand::Nudge { message } => {
+                let session = self.memory.session.clone()?;
+                self.memory.steering.insert(self.memory.next_id, message.clone());
+                let id = self.register_request(PendingCall::Steer);
                 Some(send::steer(&id, &session, message))
             }
-            Outbound::Decision { request, option: Some(option), .. } => {
+            AgentCommand::Decision { request, option: Some(option), .. } => {
                 Some(send::permission_selected(request, option))
             }
-            Outbound::Decision { request, option: None, .. } => Some(send::permission_cancelled(request)),
-            Outbound::Answer { request, decision, instruction } => {
-                Some(self.answered(request, *decision, instruction.as_deref()))
+            AgentCommand::Decision { request, option: None, .. } => Some(send::permission_cancelled(request)),
+            AgentCommand::Answer { request, decision, instruction } => {
+                Some(self.encode_answer(request, *decision, instruction.as_deref()))
             }
-            Outbound::Cancel { request } => Some(match self.forget_question(request) {
-                Some(_) => send::elicited(request, Elicited::Cancelled),
+            AgentCommand::Cancel { request } => Some(match self.forget_question(request) {
+                Some(_) => send::elicitation_answer(request, ElicitationOutcome::Cancelled),
                 None => send::permission_cancelled(request),
             }),
-            Outbound::Fault(Fault { request, code, message }) => {
+            AgentCommand::Fault(RequestFault { request, code, message }) => {
                 let code = match code {
                     FaultCode::UnknownMethod => jsonrpc::METHOD_NOT_FOUND,
                     FaultCode::MissingField | FaultCode::InvalidField => jsonrpc::INVALID_PARAMS,
@@ -209,93 +210,96 @@ impl AcpDriver {
                 };
                 Some(jsonrpc::error(request, code, message, None))
             }
-            Outbound::Set { set, number } => self.set(set, *number),
-            Outbound::List => {
-                let id = self.ask(PendingCall::List);
+            AgentCommand::ChangeSetting { set, number } => self.set(set, *number),
+            AgentCommand::ListSessions => {
+                let id = self.register_request(PendingCall::List);
                 Some(send::session_list(&id, Some(&self.setup.workspace), None))
             }
-            Outbound::Abandon => {
-                let prompt = self.mind.prompt.take()?;
+            AgentCommand::AbandonTurn => {
+                let prompt = self.memory.prompt.take()?;
                 self.dirty = true;
                 Some(send::cancel_request(&RequestId::number(prompt)))
             }
-            Outbound::Close => {
-                let session = self.mind.session.clone().filter(|_| self.mind.can.close)?;
-                let id = self.ask(PendingCall::Other);
+            AgentCommand::Close => {
+                let session = self.memory.session.clone().filter(|_| self.memory.can.close)?;
+                let id = self.register_request(PendingCall::Other);
                 Some(send::session_close(&id, &session))
             }
-            Outbound::Reply { request, reply } => Some(errands::answer(request, reply)),
-            Outbound::Text(text) => Some(text.clone()),
+            AgentCommand::Reply { request, reply } => Some(host_calls::encode_reply(request, reply)),
+            AgentCommand::Text(text) => Some(text.clone()),
         }
     }
 
-    pub(super) fn decode(&mut self, text: &str, said: &mut Vec<Said>) {
+    pub(super) fn decode(&mut self, text: &str, said: &mut Vec<AgentMessage>) {
         match jsonrpc::parse_whole(text) {
-            Ok((Message::Notification { method, params }, text)) => {
-                self.notified(&method, params, text, said);
+            Ok((RpcMessage::Notification { method, params }, text)) => {
+                self.handle_notification(&method, params, text, said);
             }
-            Ok((Message::Request { id, method, params }, text)) => {
-                said.push(self.requested(id, &method, params, text));
+            Ok((RpcMessage::Request { id, method, params }, text)) => {
+                said.push(self.handle_request(id, &method, params, text));
             }
-            Ok((Message::Answer { id, result }, text)) => self.heard(id.as_ref(), result, text, said),
+            Ok((RpcMessage::Answer { id, result }, text)) => {
+                self.handle_answer(id.as_ref(), result, text, said)
+            }
             // Whoever printed it cannot be told: it may be a banner.
             Err(bad) => said.push(rejected(text, bad.to_string(), None, None, None)),
         }
     }
 
     /// An answer that we failed at counts as an error that the agent has answered with.
-    pub(super) fn decode_failed(&mut self, text: &str, reason: &str, said: &mut Vec<Said>) {
+    pub(super) fn decode_failed(&mut self, text: &str, reason: &str, said: &mut Vec<AgentMessage>) {
         let parsed = jsonrpc::parse_whole(text).ok();
         let request = match &parsed {
-            Some((Message::Request { id, .. }, _)) => Some(id.clone()),
+            Some((RpcMessage::Request { id, .. }, _)) => Some(id.clone()),
             _ => None,
         };
         let fault = request.map(|request| fault(request, FaultCode::Failed, reason));
         said.push(rejected(text, reason.to_owned(), None, None, fault));
         let error = jsonrpc::error_object(jsonrpc::INTERNAL_ERROR, reason);
-        if let (Some((Message::Answer { id, .. }, text)), Ok(error)) =
+        if let (Some((RpcMessage::Answer { id, .. }, text)), Ok(error)) =
             (parsed, serde_json::from_str::<&RawValue>(&error))
         {
-            self.heard(id.as_ref(), Err(error), text, said);
+            self.handle_answer(id.as_ref(), Err(error), text, said);
         }
     }
 
-    fn notified(
+    fn handle_notification(
         &mut self,
         name: &str,
         params: Option<&RawValue>,
         text: ParsedText<'_>,
-        said: &mut Vec<Said>,
+        said: &mut Vec<AgentMessage>,
     ) {
         match (name, params) {
-            (method::SESSION_UPDATE, Some(params)) => self.updated(params, said),
+            (method::SESSION_UPDATE, Some(params)) => self.handle_update(params, said),
             (method::CANCEL_REQUEST, Some(params)) => match request::cancelled(params) {
-                Some(request) => said.push(Said::Withdrawn { request, message: text.to_json() }),
-                None => said.push(Said::Unknown { message: text.to_json(), fault: None }),
+                Some(request) => said.push(AgentMessage::Withdrawn { request, message: text.to_json() }),
+                None => said.push(AgentMessage::Unknown { message: text.to_json(), fault: None }),
             },
-            _ => said.push(Said::Unknown { message: text.to_json(), fault: None }),
+            _ => said.push(AgentMessage::Unknown { message: text.to_json(), fault: None }),
         }
     }
 
-    fn updated(&mut self, params: &RawValue, said: &mut Vec<Said>) {
-        let plain = || Said::Update { params: Json::raw(params) };
-        let Some(update) = Update::look(params) else { return said.push(plain()) };
-        if self.mind.replaying && update.kind.as_deref().is_some_and(|kind| HISTORY.contains(&kind)) {
+    fn handle_update(&mut self, params: &RawValue, said: &mut Vec<AgentMessage>) {
+        let plain = || AgentMessage::Update { params: Json::raw(params) };
+        let Some(update) = SessionUpdateParts::read(params) else { return said.push(plain()) };
+        if self.memory.replaying && update.kind.as_deref().is_some_and(|kind| REPLAYED_KINDS.contains(&kind))
+        {
             return;
         }
         match update.kind.as_deref() {
             // By far the most.
             Some("agent_message_chunk") => {
-                if let Some(words) = update.text().filter(|_| self.mind.last_words.len() < MAX_LAST_WORDS) {
-                    self.mind.last_words.extend(words.chars().take(MAX_LAST_WORDS));
+                if let Some(words) = update.text().filter(|_| self.memory.last_words.len() < MAX_LAST_WORDS) {
+                    self.memory.last_words.extend(words.chars().take(MAX_LAST_WORDS));
                 }
                 return said.push(plain());
             }
             Some("user_message_chunk") => {
-                return said.push(Said::Echo(Event::Update(RawMessage(Json::raw(params)))));
+                return said.push(AgentMessage::Echo(Event::Update(RawMessage(Json::raw(params)))));
             }
             Some("agent_thought_chunk") => {
-                self.mind.worked = true;
+                self.memory.worked = true;
                 return said.push(plain());
             }
             None => return said.push(plain()),
@@ -303,59 +307,65 @@ impl AcpDriver {
         }
         let detail = update.detail();
         said.push(match &detail {
-            Detail::Tool(call) => self.tool(call, params),
+            UpdateDetail::Tool(call) => self.tool(call, params),
             _ => plain(),
         });
         match detail {
             // What is told again was counted before; what is news is in the next sum.
-            Detail::Usage(_) if self.mind.replaying => {}
-            Detail::Usage(usage) => said.extend(usage.cost.and_then(|cost| cost_of(&cost))),
-            Detail::Mode(mode) => {
-                self.mind.controls.mode = Some(mode.into_owned());
+            UpdateDetail::Usage(_) if self.memory.replaying => {}
+            UpdateDetail::Usage(usage) => said.extend(usage.cost.and_then(|cost| cost_of(&cost))),
+            UpdateDetail::Mode(mode) => {
+                self.memory.controls.mode = Some(mode.into_owned());
                 said.push(self.controls());
             }
-            Detail::Config(options) => {
-                self.mind.controls.options = Some(Json::raw(options));
+            UpdateDetail::Config(options) => {
+                self.memory.controls.options = Some(Json::raw(options));
                 said.push(self.controls());
             }
-            Detail::Title(title) => said.push(Said::Title(title.and_then(|title| agent::title(&title)))),
-            Detail::Plan(steps) => {
-                self.mind.worked = true;
-                said.push(Said::Steps(steps));
+            UpdateDetail::Title(title) => {
+                said.push(AgentMessage::Title(title.and_then(|title| agent::title(&title))))
             }
-            Detail::Tool(_) | Detail::Nothing => {}
+            UpdateDetail::Plan(steps) => {
+                self.memory.worked = true;
+                said.push(AgentMessage::Steps(steps));
+            }
+            UpdateDetail::Tool(_) | UpdateDetail::Nothing => {}
         }
     }
 
-    fn tool(&mut self, call: &ToolCall<'_>, params: &RawValue) -> Said {
-        self.mind.last_words.clear();
-        self.mind.worked = true;
+    fn tool(&mut self, call: &ToolCall<'_>, params: &RawValue) -> AgentMessage {
+        self.memory.last_words.clear();
+        self.memory.worked = true;
         let Some(id) = call.id.clone().map(std::borrow::Cow::into_owned) else {
-            return Said::Update { params: Json::raw(params) };
+            return AgentMessage::Update { params: Json::raw(params) };
         };
         let before = self.call(&id);
-        let before = before.as_ref().and_then(inside);
+        let before = before.as_ref().and_then(tool_call_in);
         let merged = match &before {
-            Some(before) => call.clone().after(before),
+            Some(before) => call.clone().with_earlier(before),
             None => call.clone(),
         };
         let open = matches!(merged.status.as_deref(), None | Some("pending" | "in_progress"));
         let title = merged.title.as_deref().or(merged.name.as_deref()).unwrap_or(&id).to_owned();
         // Some say that it is under way and only then ask whether they may.
-        let acts = merged.kind.as_deref().is_some_and(|kind| ACTS.contains(&kind))
+        let acts = merged.kind.as_deref().is_some_and(|kind| CHANGING_TOOLS.contains(&kind))
             && merged.status.as_deref() == Some("completed");
         self.remember(&id, params, open);
-        Said::Tool { acts, call: Some(Call { id, title, open }), params: Json::raw(params) }
+        AgentMessage::Tool {
+            changes_something: acts,
+            call: Some(ToolCallState { id, title, open }),
+            params: Json::raw(params),
+        }
     }
 
     /// Returns the earlier report of a call.
     fn call(&self, id: &str) -> Option<Json> {
-        self.mind.calls.iter().find(|(known, _)| known == id).map(|(_, raw)| raw.clone())
+        self.memory.calls.iter().find(|(known, _)| known == id).map(|(_, raw)| raw.clone())
     }
 
     /// The first that is said of a call says most; it is gone when the call is over.
     fn remember(&mut self, id: &str, params: &RawValue, open: bool) {
-        let calls = &mut self.mind.calls;
+        let calls = &mut self.memory.calls;
         let known = calls.iter().position(|(known, _)| known == id);
         match known {
             Some(at) if !open => drop(calls.remove(at)),
@@ -370,29 +380,31 @@ impl AcpDriver {
         self.dirty = true;
     }
 
-    fn requested(
+    fn handle_request(
         &mut self,
         id: RequestId,
         name: &str,
         params: Option<&RawValue>,
         text: ParsedText<'_>,
-    ) -> Said {
-        let unknown = |id, why: &str| Said::Unknown {
+    ) -> AgentMessage {
+        let unknown = |id, why: &str| AgentMessage::Unknown {
             message: text.to_json(),
             fault: Some(fault(id, FaultCode::UnknownMethod, why)),
         };
         let raw = || params.map_or_else(|| Json::trusted("{}"), Json::raw);
-        self.mind.worked = true;
-        match Request::read(name, params) {
-            Ok(Request::Permission(permission)) => {
-                Said::Clearance(self.permission(id, &permission, raw(), text))
+        self.memory.worked = true;
+        match AcpAgentRequest::read(name, params) {
+            Ok(AcpAgentRequest::Permission(permission)) => {
+                AgentMessage::Clearance(self.permission(id, &permission, raw(), text))
             }
-            Ok(Request::Elicitation(question)) => self.question(id, &question, raw(), text),
-            Ok(Request::Unknown) => unknown(id, &format!("unknown method `{name}`")),
-            Ok(wanted) => match errands::errand(&id, name, wanted, self.setup.offer, raw, text.as_str()) {
-                Some(errand) => errand,
-                None => unknown(id, &format!("`{name}` was not offered")),
-            },
+            Ok(AcpAgentRequest::Elicitation(question)) => self.question(id, &question, raw(), text),
+            Ok(AcpAgentRequest::Unknown) => unknown(id, &format!("unknown method `{name}`")),
+            Ok(wanted) => {
+                match host_calls::read_host_call(&id, name, wanted, self.setup.offer, raw, text.as_str()) {
+                    Some(errand) => errand,
+                    None => unknown(id, &format!("`{name}` was not offered")),
+                }
+            }
             Err(bad) => {
                 let fault = fault(id, FaultCode::InvalidField, &bad.to_string());
                 rejected(text.as_str(), bad.to_string(), Some(name.to_owned()), Some(bad.field), Some(fault))
@@ -403,14 +415,14 @@ impl AcpDriver {
     fn permission(
         &mut self,
         id: RequestId,
-        permission: &Permission<'_>,
+        permission: &PermissionRequest<'_>,
         params: Json,
         text: ParsedText<'_>,
-    ) -> Ask {
+    ) -> ClearanceRequest {
         let announced = permission.tool.id.as_deref().and_then(|id| self.call(id));
-        let announced = announced.as_ref().and_then(inside);
-        let card = permission::card(permission, announced.as_ref(), &self.setup.workspace);
-        Ask {
+        let announced = announced.as_ref().and_then(tool_call_in);
+        let card = permission::permission_details(permission, announced.as_ref(), &self.setup.workspace);
+        ClearanceRequest {
             request: id,
             title: card.title,
             description: card.description,
@@ -420,7 +432,7 @@ impl AcpDriver {
             tool: card.tool,
             command: card.command,
             // The protocol has no word for it: what we see decides.
-            claims: false,
+            claims_risk: false,
             claimed_risk: None,
             options: card.options,
             params,
@@ -434,15 +446,15 @@ impl AcpDriver {
         question: &Elicitation<'_>,
         params: Json,
         text: ParsedText<'_>,
-    ) -> Said {
+    ) -> AgentMessage {
         let form = question.schema.map_or_else(|| Json::trusted("null"), Json::raw);
-        self.mind.questions.insert(id.as_json().to_owned(), form);
+        self.memory.questions.insert(id.as_json().to_owned(), form);
         self.dirty = true;
         let mut words = question.message.clone().into_owned();
         if let Some(url) = &question.url {
             words = format!("{words}\n{url}");
         }
-        Said::Question {
+        AgentMessage::Question {
             request: id,
             text: words,
             sort: question.mode.clone().map(Into::into),
@@ -451,86 +463,98 @@ impl AcpDriver {
         }
     }
 
-    fn heard(
+    fn handle_answer(
         &mut self,
         id: Option<&RequestId>,
         result: Result<&RawValue, &RawValue>,
         text: ParsedText<'_>,
-        said: &mut Vec<Said>,
+        said: &mut Vec<AgentMessage>,
     ) {
         let number = id.and_then(|id| id.as_json().parse::<u64>().ok());
-        let about = number.and_then(|id| self.mind.pending.remove(&id));
-        let late = about == Some(PendingCall::Prompt) && number != self.mind.prompt;
+        let about = number.and_then(|id| self.memory.pending.remove(&id));
+        let late = about == Some(PendingCall::Prompt) && number != self.memory.prompt;
         let Some(about) = about.filter(|_| !late) else {
-            return said.push(Said::Unknown { message: text.to_json(), fault: None });
+            return said.push(AgentMessage::Unknown { message: text.to_json(), fault: None });
         };
         self.dirty = true;
         match (about, result) {
-            (PendingCall::Initialize, Ok(result)) => self.initialized(result, said),
+            (PendingCall::Initialize, Ok(result)) => self.handle_initialize_answer(result, said),
             (PendingCall::Authenticate, Ok(_)) => self.open_session(said),
             (PendingCall::New | PendingCall::Load | PendingCall::Resume, Ok(result)) => {
-                self.opened(result, about != PendingCall::New, said);
+                self.handle_session_opened(result, about != PendingCall::New, said);
             }
             (PendingCall::Load | PendingCall::Resume, Err(error))
-                if Failure::read(error).trouble != Trouble::Auth =>
+                if ErrorAnswer::read(error).trouble != ErrorCause::Auth =>
             {
-                said.push(Said::Unknown { message: text.to_json(), fault: None });
-                self.mind.replaying = false;
-                self.not_resumed(about == PendingCall::Resume, error, said);
+                said.push(AgentMessage::Unknown { message: text.to_json(), fault: None });
+                self.memory.replaying = false;
+                self.handle_resume_failure(about == PendingCall::Resume, error, said);
             }
             (PendingCall::New | PendingCall::Load | PendingCall::Resume, Err(error)) => {
-                self.not_opened(error, said);
+                self.handle_open_failure(error, said);
             }
-            (PendingCall::Initialize | PendingCall::Authenticate, Err(error)) => self.unusable(error, said),
-            (PendingCall::Prompt, Ok(result)) => self.done(result, text, said),
-            (PendingCall::Prompt, Err(error)) => self.failed(error, text, said),
-            (PendingCall::Set, result) => self.is_set(number, result, said),
-            (PendingCall::List, Ok(result)) => self.listed(result, said),
+            (PendingCall::Initialize | PendingCall::Authenticate, Err(error)) => {
+                self.report_unusable(error, said)
+            }
+            (PendingCall::Prompt, Ok(result)) => self.end_turn(result, text, said),
+            (PendingCall::Prompt, Err(error)) => self.fail_turn(error, text, said),
+            (PendingCall::Set, result) => self.handle_setting_answer(number, result, said),
+            (PendingCall::List, Ok(result)) => self.add_session_page(result, said),
             (PendingCall::List, Err(error)) => {
-                said.push(Said::Listed { result: Json::raw(error), ok: false });
+                said.push(AgentMessage::SessionList { result: Json::raw(error), ok: false });
             }
-            (PendingCall::Steer, result) => self.steered(number, result, text, said),
-            (PendingCall::Other, _) => said.push(Said::Unknown { message: text.to_json(), fault: None }),
+            (PendingCall::Steer, result) => self.handle_steering_answer(number, result, text, said),
+            (PendingCall::Other, _) => {
+                said.push(AgentMessage::Unknown { message: text.to_json(), fault: None })
+            }
         }
     }
 
-    fn done(&mut self, result: &RawValue, text: ParsedText<'_>, said: &mut Vec<Said>) {
-        let done = PromptDone::read(result);
+    fn end_turn(&mut self, result: &RawValue, text: ParsedText<'_>, said: &mut Vec<AgentMessage>) {
+        let done = SessionPromptAnswer::read(result);
         let reason = done.as_ref().and_then(|done| done.stop_reason.as_deref()).unwrap_or("unknown");
         let silent = done.as_ref().is_none_or(|done| done.tokens.is_none());
-        let limit = Limit::in_speech(&self.mind.last_words).filter(|_| silent && reason == "end_turn");
+        let limit = ProviderLimit::from_agent_text(&self.memory.last_words)
+            .filter(|_| silent && reason == "end_turn");
         if let Some(limit) = limit {
-            said.push(limited(&limit, Json::raw(result)));
+            said.push(limit_message(&limit, Json::raw(result)));
         }
-        if reason == "end_turn" && trouble::wants_login(&self.mind.last_words) {
-            let message = self.mind.last_words.trim().to_owned();
-            self.wants_login(&Failure { code: None, message, trouble: Trouble::Auth }, said);
+        if reason == "end_turn" && error_answer::wants_login(&self.memory.last_words) {
+            let message = self.memory.last_words.trim().to_owned();
+            self.report_login_needed(&ErrorAnswer { code: None, message, trouble: ErrorCause::Auth }, said);
         }
         let (stop_reason, params) = (reason.to_owned(), Json::raw(result));
         let tokens = done.and_then(|done| done.tokens).unwrap_or_default();
-        let tokens = Tokens {
+        let tokens = TurnTokenCounts {
             input: tokens.input.unwrap_or(0),
             output: tokens.output.unwrap_or(0),
             total: tokens.total.unwrap_or(0),
         };
         let (failed, turn) = (false, None);
-        said.push(Said::TurnEnd { stop_reason, tokens, params, failed, turn, message: text.to_json() });
+        said.push(AgentMessage::TurnEnd {
+            stop_reason,
+            tokens,
+            params,
+            failed,
+            turn,
+            message: text.to_json(),
+        });
     }
 
     /// Words that have found no turn, or that the agent does not take, are still to be said.
-    fn steered(
+    fn handle_steering_answer(
         &mut self,
         number: Option<u64>,
         result: Result<&RawValue, &RawValue>,
         text: ParsedText<'_>,
-        said: &mut Vec<Said>,
+        said: &mut Vec<AgentMessage>,
     ) {
         #[derive(Deserialize)]
         struct SteeringAnswer {
             outcome: String,
         }
-        let message = number.and_then(|id| self.mind.steering.remove(&id));
-        said.push(Said::Unknown { message: text.to_json(), fault: None });
+        let message = number.and_then(|id| self.memory.steering.remove(&id));
+        said.push(AgentMessage::Unknown { message: text.to_json(), fault: None });
         let no_turn = match result {
             Ok(result) => match serde_json::from_str::<SteeringAnswer>(result.get()) {
                 Ok(steered) if steered.outcome == "promptRequired" => true,
@@ -538,44 +562,51 @@ impl AcpDriver {
             },
             Err(_) => false,
         };
-        said.extend(message.map(|message| Said::NotSteered { message, no_turn }));
+        said.extend(message.map(|message| AgentMessage::SteeringRefused { message, no_turn }));
     }
 
-    fn failed(&mut self, error: &RawValue, text: ParsedText<'_>, said: &mut Vec<Said>) {
-        let failure = Failure::read(error);
-        if let Trouble::Limit(limit) = &failure.trouble {
-            said.push(limited(limit, Json::raw(error)));
+    fn fail_turn(&mut self, error: &RawValue, text: ParsedText<'_>, said: &mut Vec<AgentMessage>) {
+        let failure = ErrorAnswer::read(error);
+        if let ErrorCause::Limit(limit) = &failure.trouble {
+            said.push(limit_message(limit, Json::raw(error)));
         }
-        self.wants_login(&failure, said);
+        self.report_login_needed(&failure, said);
         let stop_reason = match failure.trouble {
-            Trouble::Cancelled => "cancelled".to_owned(),
+            ErrorCause::Cancelled => "cancelled".to_owned(),
             _ => format!("error: {}", failure.advice(&self.setup.agent, &self.log_in_advice(&failure))),
         };
-        let (tokens, params) = (Tokens::default(), Json::raw(error));
+        let (tokens, params) = (TurnTokenCounts::default(), Json::raw(error));
         let (failed, turn) = (true, None);
-        said.push(Said::TurnEnd { stop_reason, tokens, params, failed, turn, message: text.to_json() });
+        said.push(AgentMessage::TurnEnd {
+            stop_reason,
+            tokens,
+            params,
+            failed,
+            turn,
+            message: text.to_json(),
+        });
     }
 }
 
 /// The tool call inside an update.
-fn inside(params: &Json) -> Option<ToolCall<'_>> {
+fn tool_call_in(params: &Json) -> Option<ToolCall<'_>> {
     let raw: &RawValue = serde_json::from_str(params.as_str()).ok()?;
-    match Update::look(raw)?.detail() {
-        Detail::Tool(call) => Some(call),
+    match SessionUpdateParts::read(raw)?.detail() {
+        UpdateDetail::Tool(call) => Some(call),
         _ => None,
     }
 }
 
-fn limited(limit: &Limit, params: Json) -> Said {
+fn limit_message(limit: &ProviderLimit, params: Json) -> AgentMessage {
     let kind = match limit.kind {
         LimitKind::Rate => "rate",
         LimitKind::Usage => "usage",
     };
     let resets = match &limit.resets {
-        Some(trouble::Resets::At(at)) => Resets::At(*at),
-        Some(trouble::Resets::After(after)) => Resets::After(*after),
-        None if limit.kind == LimitKind::Rate => Resets::After(Duration::from_mins(1)),
-        Some(trouble::Resets::Said(_)) | None => Resets::Unknown,
+        Some(error_answer::ProviderLimitReset::At(at)) => LimitResetTime::At(*at),
+        Some(error_answer::ProviderLimitReset::After(after)) => LimitResetTime::After(*after),
+        None if limit.kind == LimitKind::Rate => LimitResetTime::After(Duration::from_mins(1)),
+        Some(error_answer::ProviderLimitReset::InWords(_)) | None => LimitResetTime::Unknown,
     };
-    Said::Limited { kind: kind.to_owned(), resets, params }
+    AgentMessage::Limited { kind: kind.to_owned(), resets, params }
 }

@@ -6,32 +6,35 @@ use std::time::Duration;
 
 use serde_json::value::RawValue;
 
-use super::{ACTS, fault, line};
+use super::{CHANGING_TOOLS, fault, line};
 use crate::ParsedText;
-use crate::intercom::{self as wire, Bad, Inbound, Step, ToolUpdate};
+use crate::intercom::{
+    self as wire, HeartbeatStep, IntercomMessage, InvalidIntercomMessage, ToolUpdateParams,
+};
 use crate::jsonrpc;
 use intercom_types::{
-    Ask, Call, Event, Fault, FaultCode, Json, Outbound, Progress, Resets, Said, Time, Tokens, Wording, agent,
+    AgentCommand, AgentMessage, ClearanceRequest, Event, FaultCode, HeartbeatProgress, Json, LimitResetTime,
+    PromptBody, RequestFault, Time, ToolCallState, TurnTokenCounts, agent,
 };
 
-pub(super) fn decode(text: &str) -> Said {
+pub(super) fn decode(text: &str) -> AgentMessage {
     match wire::parse(text) {
-        Ok((message, text)) => said(message, text),
+        Ok((message, text)) => to_agent_message(message, text),
         Err(bad) => rejected(bad, text),
     }
 }
 
-pub(super) fn decode_failed(text: &str, reason: &str, said: &mut Vec<Said>) {
+pub(super) fn decode_failed(text: &str, reason: &str, said: &mut Vec<AgentMessage>) {
     let parsed = wire::parse(text).ok();
-    let request = jsonrpc::id_of(text);
+    let request = jsonrpc::find_id(text);
     let fault = request.map(|request| fault(request, FaultCode::Failed, reason));
     said.push(super::rejected(text, reason.to_owned(), None, None, fault));
     // The turn is over for the agent: it must not run on for us.
-    if let Some((Inbound::TurnEnd { turn, .. }, text)) = parsed {
-        said.push(Said::TurnEnd {
+    if let Some((IntercomMessage::TurnEnd { turn, .. }, text)) = parsed {
+        said.push(AgentMessage::TurnEnd {
             failed: true,
             stop_reason: format!("error: {reason}"),
-            tokens: Tokens::default(),
+            tokens: TurnTokenCounts::default(),
             params: empty(),
             turn: turn.and_then(|turn| turn.parse().ok()),
             message: text.to_json(),
@@ -39,115 +42,120 @@ pub(super) fn decode_failed(text: &str, reason: &str, said: &mut Vec<Said>) {
     }
 }
 
-pub(super) fn encode(message: &Outbound) -> Option<String> {
+pub(super) fn encode(message: &AgentCommand) -> Option<String> {
     Some(match message {
-        Outbound::Decision { request, approved, reason, option: _ } => {
+        AgentCommand::Decision { request, approved, reason, option: _ } => {
             let status = if *approved { "approved" } else { "rejected" };
-            let answer = wire::Outbound::ClearanceResponse { status, reason: reason.as_deref() };
+            let answer = wire::IntercomCommand::ClearanceResponse { status, reason: reason.as_deref() };
             wire::render(&answer, Some(request))
         }
-        Outbound::Answer { request, decision, instruction } => {
+        AgentCommand::Answer { request, decision, instruction } => {
             let decision = decision.as_str();
-            let answer = wire::Outbound::PromptResponse { decision, instruction: instruction.as_deref() };
+            let answer =
+                wire::IntercomCommand::PromptResponse { decision, instruction: instruction.as_deref() };
             wire::render(&answer, Some(request))
         }
-        Outbound::Prompt { wording: Wording { text, content: _ }, turn } => {
+        AgentCommand::Prompt { wording: PromptBody { text, content: _ }, turn } => {
             let turn = turn.map(|turn| turn.to_string());
-            wire::render(&wire::Outbound::PromptSend { text, turn }, None)
+            wire::render(&wire::IntercomCommand::PromptSend { text, turn }, None)
         }
-        Outbound::Interrupt { reason } => wire::render(&wire::Outbound::SessionInterrupt { reason }, None),
-        Outbound::Nudge { message } => wire::render(&wire::Outbound::Nudge { message }, None),
-        Outbound::Fault(Fault { request, code, message }) => {
-            wire::render(&wire::Outbound::Error { code: code.as_str(), message }, Some(request))
+        AgentCommand::Interrupt { reason } => {
+            wire::render(&wire::IntercomCommand::SessionInterrupt { reason }, None)
+        }
+        AgentCommand::Nudge { message } => wire::render(&wire::IntercomCommand::Nudge { message }, None),
+        AgentCommand::Fault(RequestFault { request, code, message }) => {
+            wire::render(&wire::IntercomCommand::Error { code: code.as_str(), message }, Some(request))
         }
         // There is no handshake, and nothing is taken back.
-        Outbound::Hello
-        | Outbound::Cancel { .. }
-        | Outbound::Reply { .. }
-        | Outbound::Set { .. }
-        | Outbound::List
-        | Outbound::Abandon
-        | Outbound::Close
-        | Outbound::Text(_) => return None,
+        AgentCommand::Hello
+        | AgentCommand::Cancel { .. }
+        | AgentCommand::Reply { .. }
+        | AgentCommand::ChangeSetting { .. }
+        | AgentCommand::ListSessions
+        | AgentCommand::AbandonTurn
+        | AgentCommand::Close
+        | AgentCommand::Text(_) => return None,
     })
 }
 
-fn said(message: Inbound<'_>, text: ParsedText<'_>) -> Said {
+fn to_agent_message(message: IntercomMessage<'_>, text: ParsedText<'_>) -> AgentMessage {
     match message {
-        Inbound::StatusUpdate { params } => Said::Status { params: Json::raw(params) },
-        Inbound::Heartbeat { progress, raw, params } => Said::Heartbeat {
-            progress: sum(&progress),
-            mark: mark(raw),
+        IntercomMessage::StatusUpdate { params } => AgentMessage::Status { params: Json::raw(params) },
+        IntercomMessage::Heartbeat { progress, raw, params } => AgentMessage::Heartbeat {
+            progress: summarize_progress(&progress),
+            fingerprint: progress_fingerprint(raw),
             steps: steps(&progress),
             params: params.map_or_else(empty, Json::raw),
         },
-        Inbound::ClearanceRequest { id, known, params } => Said::Clearance(Ask {
-            request: id,
-            title: known.title.into_owned(),
-            description: known.description.map(Into::into),
-            diff: known.diff.map(Into::into),
-            file_path: known.file_path.map(Into::into),
-            more_paths: Vec::new(),
-            tool: known.tool.map(Into::into),
-            command: known.command.map(Into::into),
-            claims: true,
-            claimed_risk: known.risk_level.map(Into::into),
-            options: Vec::new(),
-            params: Json::raw(params),
-            line: line(text.as_str()),
-        }),
-        Inbound::PromptForward { id, known, params } => Said::Question {
+        IntercomMessage::ClearanceRequest { id, known, params } => {
+            AgentMessage::Clearance(ClearanceRequest {
+                request: id,
+                title: known.title.into_owned(),
+                description: known.description.map(Into::into),
+                diff: known.diff.map(Into::into),
+                file_path: known.file_path.map(Into::into),
+                more_paths: Vec::new(),
+                tool: known.tool.map(Into::into),
+                command: known.command.map(Into::into),
+                claims_risk: true,
+                claimed_risk: known.risk_level.map(Into::into),
+                options: Vec::new(),
+                params: Json::raw(params),
+                line: line(text.as_str()),
+            })
+        }
+        IntercomMessage::PromptForward { id, known, params } => AgentMessage::Question {
             request: id,
             text: known.text.into_owned(),
             sort: known.sort.map(Into::into),
             params: Json::raw(params),
             line: line(text.as_str()),
         },
-        Inbound::TurnEnd { stop_reason, turn, params } => Said::TurnEnd {
+        IntercomMessage::TurnEnd { stop_reason, turn, params } => AgentMessage::TurnEnd {
             failed: stop_reason.as_deref().is_some_and(is_error),
             stop_reason: stop_reason.map_or_else(|| "end_turn".to_owned(), Into::into),
-            tokens: Tokens::default(),
+            tokens: TurnTokenCounts::default(),
             params: params.map_or_else(empty, Json::raw),
             turn: turn.and_then(|turn| turn.parse().ok()),
             message: text.to_json(),
         },
-        Inbound::ToolUpdate { known, params } => Said::Tool {
-            acts: known.tool.as_deref().is_some_and(|tool| ACTS.contains(&tool)),
+        IntercomMessage::ToolUpdate { known, params } => AgentMessage::Tool {
+            changes_something: known.tool.as_deref().is_some_and(|tool| CHANGING_TOOLS.contains(&tool)),
             call: call(known),
             params: Json::raw(params),
         },
-        Inbound::ServiceLimit { known, params } => Said::Limited {
+        IntercomMessage::ServiceLimit { known, params } => AgentMessage::Limited {
             kind: known.kind.map_or_else(|| "service".to_owned(), Into::into),
             resets: match (known.resets_at.as_deref().and_then(Time::parse), known.retry_after_seconds) {
-                (Some(at), _) => Resets::At(at),
-                (None, Some(seconds)) => Resets::After(Duration::from_secs(seconds)),
-                (None, None) => Resets::Unknown,
+                (Some(at), _) => LimitResetTime::At(at),
+                (None, Some(seconds)) => LimitResetTime::After(Duration::from_secs(seconds)),
+                (None, None) => LimitResetTime::Unknown,
             },
             params: params.map_or_else(empty, Json::raw),
         },
-        Inbound::ClearanceOutcome { request, outcome, params } => {
-            Said::Outcome { request, outcome: outcome.into_owned(), params: Json::raw(params) }
+        IntercomMessage::ClearanceOutcome { request, outcome, params } => {
+            AgentMessage::Outcome { request, outcome: outcome.into_owned(), params: Json::raw(params) }
         }
-        Inbound::Unknown { method, id: None } if wire::is_ours(&method) => {
-            Said::Echo(Event::UnknownMessage(UnknownMessage { message: text.to_json(), why: None }))
+        IntercomMessage::Unknown { method, id: None } if wire::is_daemon_method(&method) => {
+            AgentMessage::Echo(Event::UnknownMessage(UnknownMessage { message: text.to_json(), why: None }))
         }
-        Inbound::Unknown { method, id } => Said::Unknown {
+        IntercomMessage::Unknown { method, id } => AgentMessage::Unknown {
             message: text.to_json(),
             fault: id.map(|id| fault(id, FaultCode::UnknownMethod, &format!("unknown method `{method}`"))),
         },
     }
 }
 
-fn rejected(bad: Bad, text: &str) -> Said {
+fn rejected(bad: InvalidIntercomMessage, text: &str) -> AgentMessage {
     let (reason, method, field, fault) = match bad {
-        Bad::Malformed(error) => (format!("malformed JSON: {error}"), None, None, None),
-        Bad::NotAnObject => ("not a JSON object".to_owned(), None, None, None),
-        Bad::Missing { method, field, id } => {
+        InvalidIntercomMessage::Malformed(error) => (format!("malformed JSON: {error}"), None, None, None),
+        InvalidIntercomMessage::NotAnObject => ("not a JSON object".to_owned(), None, None, None),
+        InvalidIntercomMessage::Missing { method, field, id } => {
             let reason = format!("missing required field `{field}`");
             let fault = id.map(|id| fault(id, FaultCode::MissingField, &reason));
             (reason, method, Some(field), fault)
         }
-        Bad::Invalid { method, field, wanted, id } => {
+        InvalidIntercomMessage::Invalid { method, field, wanted, id } => {
             let reason = format!("field `{field}` must be {wanted}");
             let fault = id.map(|id| fault(id, FaultCode::InvalidField, &reason));
             (reason, method, Some(field), fault)
@@ -156,25 +164,25 @@ fn rejected(bad: Bad, text: &str) -> Said {
     super::rejected(text, reason, method, field, fault)
 }
 
-fn sum(progress: &[Step<'_>]) -> Progress {
+fn summarize_progress(progress: &[HeartbeatStep<'_>]) -> HeartbeatProgress {
     if progress.is_empty() {
-        Progress::Empty
+        HeartbeatProgress::Empty
     } else if progress.iter().all(|step| step.status.as_deref() == Some("completed")) {
-        Progress::Completed
+        HeartbeatProgress::Completed
     } else {
-        Progress::Open
+        HeartbeatProgress::Open
     }
 }
 
-fn steps(progress: &[Step<'_>]) -> Vec<agent::Step> {
-    let step = |step: &Step<'_>| {
-        Some(agent::Step::new(step.label.as_deref()?, step.status.as_deref().unwrap_or_default()))
+fn steps(progress: &[HeartbeatStep<'_>]) -> Vec<agent::ProgressStep> {
+    let step = |step: &HeartbeatStep<'_>| {
+        Some(agent::ProgressStep::new(step.label.as_deref()?, step.status.as_deref().unwrap_or_default()))
     };
     progress.iter().take(agent::MAX_STEPS).filter_map(step).collect()
 }
 
 /// Stands for the whole of it, as it came.
-fn mark(progress: Option<&RawValue>) -> u64 {
+fn progress_fingerprint(progress: Option<&RawValue>) -> u64 {
     let mut hasher = DefaultHasher::new();
     progress.map(RawValue::get).hash(&mut hasher);
     hasher.finish()
@@ -182,10 +190,10 @@ fn mark(progress: Option<&RawValue>) -> u64 {
 
 /// Returns the call of an update that tells its status, which is worth remembering. A call without an id goes
 /// by its title.
-fn call(known: ToolUpdate<'_>) -> Option<Call> {
+fn call(known: ToolUpdateParams<'_>) -> Option<ToolCallState> {
     let open = matches!(&*known.status?, "pending" | "in_progress");
     let title = known.title.into_owned();
-    Some(Call { id: known.call.map_or_else(|| title.clone(), Into::into), title, open })
+    Some(ToolCallState { id: known.call.map_or_else(|| title.clone(), Into::into), title, open })
 }
 
 fn empty() -> Json {

@@ -14,7 +14,7 @@ use std::time::{Duration, Instant};
 
 use tokio::sync::{Mutex, OwnedSemaphorePermit, Semaphore, mpsc, oneshot};
 
-use intercom_daemon::supervisor::{Belongs, Supervisor};
+use intercom_daemon::supervisor::{ProcessOwner, Supervisor};
 use intercom_host::PeerProcess;
 
 /// Looks at callers of the unix socket at the same time.
@@ -33,7 +33,7 @@ const WAITING: usize = 1024;
 pub struct UnixClient {
     process: PeerProcess,
     /// The owner and the time of the look. Held during the look: the connections of one process wait for a single one.
-    owner: Mutex<Option<(Instant, Belongs)>>,
+    owner: Mutex<Option<(Instant, ProcessOwner)>>,
     /// Connections that are served at the same time; closed once the process is known to be a person's, who needs none.
     turns: Arc<Semaphore>,
     /// Refusals since then.
@@ -65,7 +65,7 @@ impl UnixClient {
     }
 
     /// It was refused a moment ago, and so often, or has so many connections open, that one more is not worth an answer.
-    pub fn is_pestering(&self) -> bool {
+    pub fn exceeds_refusal_limit(&self) -> bool {
         let refused = self.refused.lock().unwrap_or_else(PoisonError::into_inner);
         let has_turns = self.turns.available_permits() > 0;
         refused.0.elapsed() < FRESH && (refused.1 >= REFUSALS || (refused.1 > 0 && !has_turns))
@@ -84,47 +84,47 @@ impl UnixClient {
 struct TcpLookup {
     from: SocketAddr,
     local: SocketAddr,
-    answer: oneshot::Sender<Belongs>,
+    answer: oneshot::Sender<ProcessOwner>,
 }
 
-pub(in crate::api) struct Lookups {
+pub(in crate::api) struct OwnerLookups {
     supervisor: Supervisor,
     unix: Semaphore,
     tcp: mpsc::Sender<TcpLookup>,
 }
 
-impl Lookups {
+impl OwnerLookups {
     pub(in crate::api) fn start(supervisor: Supervisor) -> Self {
         let (tcp, asked) = mpsc::channel(WAITING);
         tokio::spawn(answer(supervisor.clone(), asked)); // until there is nobody left to ask
         Self { supervisor, unix: Semaphore::new(UNIX_LOOKS), tcp }
     }
 
-    pub(super) async fn owner_of_unix(&self, client: &Arc<UnixClient>) -> Belongs {
+    pub(super) async fn owner_of_unix(&self, client: &Arc<UnixClient>) -> ProcessOwner {
         let mut owner = client.owner.lock().await;
         if let Some((at, belongs)) = *owner
             && at.elapsed() < FRESH
         {
             return belongs;
         }
-        let Ok(_permit) = self.unix.acquire().await else { return Belongs::Unknown };
+        let Ok(_permit) = self.unix.acquire().await else { return ProcessOwner::Unknown };
         let (supervisor, looked_at) = (self.supervisor.clone(), Arc::clone(client));
         let look = tokio::task::spawn_blocking(move || supervisor.session_of(&looked_at.process));
-        let belongs = look.await.unwrap_or(Belongs::Unknown);
+        let belongs = look.await.unwrap_or(ProcessOwner::Unknown);
         *owner = Some((Instant::now(), belongs));
         belongs
     }
 
-    pub(super) async fn owner_of_tcp(&self, from: SocketAddr, local: SocketAddr) -> Belongs {
+    pub(super) async fn owner_of_tcp(&self, from: SocketAddr, local: SocketAddr) -> ProcessOwner {
         // Only a process of this machine can be an agent, and it can use any of its addresses.
         if !intercom_host::is_own_address(from) {
-            return Belongs::Nobody;
+            return ProcessOwner::Nobody;
         }
         let (answer, answered) = oneshot::channel();
         if self.tcp.send(TcpLookup { from, local, answer }).await.is_err() {
-            return Belongs::Unknown;
+            return ProcessOwner::Unknown;
         }
-        answered.await.unwrap_or(Belongs::Unknown)
+        answered.await.unwrap_or(ProcessOwner::Unknown)
     }
 }
 
@@ -136,7 +136,7 @@ async fn answer(supervisor: Supervisor, mut asked: mpsc::Receiver<TcpLookup>) {
         let ends: Vec<_> = waiting.iter().map(|lookup| (lookup.from, lookup.local)).collect();
         let supervisor = supervisor.clone();
         let pass = tokio::task::spawn_blocking(move || supervisor.sessions_of_tcp(&ends)).await;
-        let found = pass.unwrap_or_default().into_iter().chain(std::iter::repeat(Belongs::Unknown));
+        let found = pass.unwrap_or_default().into_iter().chain(std::iter::repeat(ProcessOwner::Unknown));
         for (lookup, belongs) in waiting.drain(..).zip(found) {
             lookup.answer.send(belongs).ok(); // it may have hung up
         }

@@ -7,7 +7,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use tokio::sync::OnceCell;
 
 use super::lookups::UnixClient;
-use intercom_daemon::supervisor::Belongs;
+use intercom_daemon::supervisor::ProcessOwner;
 
 /// The other end of a connection.
 #[derive(Debug, Clone)]
@@ -17,28 +17,28 @@ pub enum Peer {
         uid: Option<u32>,
         /// The process that connected, held since the connection was accepted; `None` if it had exited by then.
         client: Option<Arc<UnixClient>>,
-        recognition: Arc<Recognition>,
+        recognition: Arc<PeerRecognition>,
     },
     Tcp {
         from: SocketAddr,
         local: SocketAddr,
         /// True if nobody on the way can read along.
         tls: bool,
-        recognition: Arc<Recognition>,
+        recognition: Arc<PeerRecognition>,
     },
 }
 
 /// The findings about one connection, shared by all of its requests.
 #[derive(Debug, Default)]
-pub struct Recognition {
+pub struct PeerRecognition {
     /// Somebody with a role was let in: the connection is no stranger's.
     recognised: AtomicBool,
     /// The owner of the process at the other end. Looked up once: looking at every process for every request would be too
     /// much.
-    owner: OnceCell<Belongs>,
+    owner: OnceCell<ProcessOwner>,
 }
 
-impl Recognition {
+impl PeerRecognition {
     pub fn is_recognised(&self) -> bool {
         self.recognised.load(Ordering::Relaxed)
     }
@@ -47,7 +47,7 @@ impl Recognition {
         self.recognised.store(true, Ordering::Relaxed);
     }
 
-    pub(super) async fn owner(&self, look_up: impl Future<Output = Belongs>) -> Belongs {
+    pub(super) async fn owner(&self, look_up: impl Future<Output = ProcessOwner>) -> ProcessOwner {
         *self.owner.get_or_init(|| look_up).await
     }
 }

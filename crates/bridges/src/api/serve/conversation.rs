@@ -20,7 +20,7 @@ use tokio_util::sync::CancellationToken;
 use tower::ServiceExt;
 
 use super::Peer;
-use crate::idle::{Use, Uses};
+use crate::idle::{UseCounter, UseGuard};
 
 /// The time limit for a request's headers, and the idle timeout of a connection.
 const HEADERS: Duration = Duration::from_secs(30);
@@ -42,15 +42,15 @@ pub(super) async fn converse<S>(stream: S, peer: Peer, router: Router, closing: 
 where
     S: AsyncRead + AsyncWrite + Unpin + Send + 'static,
 {
-    let requests = Uses::new();
+    let requests = UseCounter::new();
     let begun = requests.clone();
     let service = service_fn(move |request: Request<Incoming>| {
         let held = begun.begin();
         let mut request = request.map(Body::new);
-        name_the_host(&mut request);
+        set_host_header(&mut request);
         request.extensions_mut().insert(ConnectInfo(peer.clone()));
         let answer = router.clone().oneshot(request);
-        async move { answer.await.map(|response: Response| response.map(|body| Answer { body, held })) }
+        async move { answer.await.map(|response: Response| response.map(|body| CountedBody { body, held })) }
     });
     let mut builder = Builder::new(TokioExecutor::new());
     builder.http1().timer(TokioTimer::new()).header_read_timeout(HEADERS);
@@ -82,7 +82,7 @@ where
 }
 
 /// HTTP/2 says it in another place. Where both are said and differ, there are two, and two are refused.
-fn name_the_host(request: &mut Request) {
+fn set_host_header(request: &mut Request) {
     if request.version() != Version::HTTP_2 {
         return;
     }
@@ -96,13 +96,13 @@ fn name_the_host(request: &mut Request) {
 }
 
 /// A body that holds its request.
-struct Answer {
+struct CountedBody {
     body: Body,
     #[expect(dead_code, reason = "dropping it is its use")]
-    held: Use,
+    held: UseGuard,
 }
 
-impl hyper::body::Body for Answer {
+impl hyper::body::Body for CountedBody {
     type Data = Bytes;
     type Error = axum::Error;
 

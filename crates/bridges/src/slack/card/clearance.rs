@@ -1,7 +1,9 @@
 //! The card that asks for a decision, and later tells of it.
 
-use super::super::kit::{Blocks, Button, Confirm, Message, Plain, Style, Words, cut_lines};
-use super::{People, decided, field, id, options, title, who};
+use super::super::block_kit::{
+    BlockBuilder, Button, ButtonStyle, CardMessage, ConfirmDialog, MrkdwnText, PlainText, cut_lines,
+};
+use super::{OperatorDirectory, field, id, options, outcome, title, who};
 use intercom_types::{Choice, Clearance, ClearanceStatus, Risk, Session};
 
 /// The most diff lines that a card shows; the rest is a file below it. With these bounds the whole card fits
@@ -16,22 +18,22 @@ pub(in crate::slack) fn clearance(
     key: &str,
     clearance: &Clearance,
     session: &Session,
-    people: &People,
+    people: &OperatorDirectory,
     ping: &[String],
-) -> Message {
+) -> CardMessage {
     let open = clearance.status == ClearanceStatus::Pending;
-    let told = if open { people.asked(ping) } else { decided::decided(clearance, people) };
-    let text = Words::said(&super::project(session)).cut(60).and(": ").and(if open {
-        Words::new("clearance wanted, ").and(risk_words(clearance)).and(": ")
+    let told = if open { people.asked_line(ping) } else { outcome::decided(clearance, people) };
+    let text = MrkdwnText::untrusted(&super::project(session)).cut(60).and(": ").and(if open {
+        MrkdwnText::new("clearance wanted, ").and(risk_words(clearance)).and(": ")
     } else {
         told.clone().cut(200).and(": ")
     });
-    let blocks = Blocks::new(key)
-        .header(title(Plain::new(badge(clearance)).and(" ").and(what(clearance)), session))
+    let blocks = BlockBuilder::new(key)
+        .header(title(PlainText::new(badge(clearance)).and(" ").and(what(clearance)), session))
         .section(told)
-        .section(Words::said(&clearance.title).cut(300).bold())
+        .section(MrkdwnText::untrusted(&clearance.title).cut(300).bold())
         .fields(fields(clearance, session))
-        .prose(&super::super::kit::cut(
+        .prose(&super::super::block_kit::cut(
             clearance.description.as_deref().unwrap_or_default().trim(),
             DESCRIPTION_CHARS,
         ));
@@ -40,7 +42,7 @@ pub(in crate::slack) fn clearance(
     let blocks = if open { blocks.actions(buttons(clearance)) } else { blocks };
     blocks
         .context(below(clearance, open))
-        .message(text.and(Words::said(&intercom_types::action::line_of(clearance)).cut(300)))
+        .message(text.and(MrkdwnText::untrusted(&intercom_types::action::line_of(clearance)).cut(300)))
 }
 
 /// Returns true if the card shows only a part of the diff, so that the whole has to be uploaded.
@@ -62,10 +64,10 @@ fn command(clearance: &Clearance) -> (String, usize) {
     cut_lines(clearance.command.as_deref().unwrap_or_default(), usize::MAX, COMMAND_CHARS)
 }
 
-fn change(blocks: Blocks, clearance: &Clearance) -> Blocks {
+fn change(blocks: BlockBuilder, clearance: &Clearance) -> BlockBuilder {
     let more = |lines: usize| match lines {
-        0 => Words::default(),
-        lines => Words::new("… ").and(Words::count(lines, "more line")).and(": see the file below"),
+        0 => MrkdwnText::default(),
+        lines => MrkdwnText::new("… ").and(MrkdwnText::count(lines, "more line")).and(": see the file below"),
     };
     let ((command, more_command), (diff, more_diff)) = (command(clearance), diff(clearance));
     blocks.code(&command).section(more(more_command)).code(&diff).section(more(more_diff))
@@ -86,37 +88,37 @@ pub(super) fn is_grave(clearance: &Clearance) -> bool {
     !matches!(clearance.risk.known(), Some(Risk::Low | Risk::Medium))
 }
 
-fn what(clearance: &Clearance) -> Plain {
+fn what(clearance: &Clearance) -> PlainText {
     let tool = clearance.tool.as_deref().filter(|tool| !tool.trim().is_empty());
-    tool.map_or(Plain::new("change"), |tool| Plain::said(tool).cut(60))
+    tool.map_or(PlainText::new("change"), |tool| PlainText::untrusted(tool).cut(60))
 }
 
-pub(super) fn risk_words(clearance: &Clearance) -> Words {
-    Words::said(&clearance.risk).cut(30).and(" risk")
+pub(super) fn risk_words(clearance: &Clearance) -> MrkdwnText {
+    MrkdwnText::untrusted(&clearance.risk).cut(30).and(" risk")
 }
 
 /// `high (the agent says low): it deletes`.
-pub(super) fn risk(clearance: &Clearance) -> Words {
-    let said = |text: &str| Words::said(text).cut(80);
+pub(super) fn risk(clearance: &Clearance) -> MrkdwnText {
+    let said = |text: &str| MrkdwnText::untrusted(text).cut(80);
     let differs = |risk: Option<&str>, what: &'static str| {
         let other = risk.filter(|other| *other != &*clearance.risk);
-        other.map(|other| Words::new(what).and(said(other))).unwrap_or_default()
+        other.map(|other| MrkdwnText::new(what).and(said(other))).unwrap_or_default()
     };
     let seen = differs(Some(&clearance.computed_risk), "we see ");
     let claimed = differs(clearance.claimed_risk.as_deref(), "the agent says ");
-    let about = Words::join([seen, claimed], ", ");
-    let about = if about.is_blank() { about } else { Words::new(" (").and(about).and(")") };
-    let why = Words::join(clearance.risk_why.iter().map(|why| said(why)), ", ");
-    let why = if why.is_blank() { why } else { Words::new(": ").and(why) };
+    let about = MrkdwnText::join([seen, claimed], ", ");
+    let about = if about.is_blank() { about } else { MrkdwnText::new(" (").and(about).and(")") };
+    let why = MrkdwnText::join(clearance.risk_why.iter().map(|why| said(why)), ", ");
+    let why = if why.is_blank() { why } else { MrkdwnText::new(": ").and(why) };
     said(&clearance.risk).and(about).and(why)
 }
 
-pub(super) fn fields(clearance: &Clearance, session: &Session) -> Vec<Words> {
-    let said = |text: &Option<String>| Words::said(text.as_deref().unwrap_or_default());
+pub(super) fn fields(clearance: &Clearance, session: &Session) -> Vec<MrkdwnText> {
+    let said = |text: &Option<String>| MrkdwnText::untrusted(text.as_deref().unwrap_or_default());
     let path = said(&clearance.file_path).cut(270);
     let more = match clearance.more_paths.len() {
-        0 => Words::default(),
-        more => Words::new(" (+").and(Words::number(more as u64)).and(" more)"),
+        0 => MrkdwnText::default(),
+        more => MrkdwnText::new(" (+").and(MrkdwnText::number(more as u64)).and(" more)"),
     };
     vec![
         field("Session", who(session)),
@@ -125,22 +127,22 @@ pub(super) fn fields(clearance: &Clearance, session: &Session) -> Vec<Words> {
         field("Risk", risk(clearance)),
         field(
             "Why you are asked",
-            clearance.ruling.as_ref().map(|ruling| Words::said(&ruling.why)).unwrap_or_default(),
+            clearance.ruling.as_ref().map(|ruling| MrkdwnText::untrusted(&ruling.why)).unwrap_or_default(),
         ),
     ]
 }
 
 /// `1 of 2 approvals (ana)`, where one is not enough.
-fn approvals(clearance: &Clearance, people: &People) -> Words {
+fn approvals(clearance: &Clearance, people: &OperatorDirectory) -> MrkdwnText {
     let needed = clearance.needed;
     if needed <= 1 {
-        return Words::default();
+        return MrkdwnText::default();
     }
-    let by = Words::join(clearance.approvals.iter().take(10).map(|name| people.show(name)), ", ");
-    let by = if by.is_blank() { by } else { Words::new(" (").and(by).and(")") };
-    Words::number(clearance.approvals.len() as u64)
+    let by = MrkdwnText::join(clearance.approvals.iter().take(10).map(|name| people.show(name)), ", ");
+    let by = if by.is_blank() { by } else { MrkdwnText::new(" (").and(by).and(")") };
+    MrkdwnText::number(clearance.approvals.len() as u64)
         .and(" of ")
-        .and(Words::number(needed.into()))
+        .and(MrkdwnText::number(needed.into()))
         .and(" approvals")
         .and(by)
 }
@@ -165,11 +167,11 @@ fn buttons(clearance: &Clearance) -> Vec<Button> {
 }
 
 pub(super) fn allow(clearance: &Clearance) -> Button {
-    Button::new("allow", "Allow once", &clearance.id).style(Style::Primary).confirm(confirm(clearance))
+    Button::new("allow", "Allow once", &clearance.id).style(ButtonStyle::Primary).confirm(confirm(clearance))
 }
 
 pub(super) fn deny(clearance: &Clearance) -> Button {
-    Button::new("deny", "Deny", &clearance.id).style(Style::Danger)
+    Button::new("deny", "Deny", &clearance.id).style(ButtonStyle::Danger)
 }
 
 pub(super) fn details(clearance: &Clearance) -> Button {
@@ -177,12 +179,12 @@ pub(super) fn details(clearance: &Clearance) -> Button {
 }
 
 fn own_button(clearance: &Clearance, n: usize, option: &Choice) -> Button {
-    let text = Plain::said(options::name(option));
+    let text = PlainText::untrusted(options::name(option));
     let button = Button::new(&format!("option.{n}"), text, &clearance.id);
     if options::is_allow(&option.kind) {
-        button.style(Style::Primary).confirm(confirm(clearance))
+        button.style(ButtonStyle::Primary).confirm(confirm(clearance))
     } else if option.kind.starts_with("reject") {
-        button.style(Style::Danger)
+        button.style(ButtonStyle::Danger)
     } else {
         // We do not know what it does, so it may well allow.
         button.confirm(confirm(clearance))
@@ -190,31 +192,36 @@ fn own_button(clearance: &Clearance, n: usize, option: &Choice) -> Button {
 }
 
 /// Returns the confirmation dialog for a dangerous request.
-fn confirm(clearance: &Clearance) -> Option<Confirm> {
-    is_grave(clearance).then(|| Confirm {
-        title: Plain::new("Allow something of ").and(Plain::said(&clearance.risk).cut(20)).and(" risk?"),
+fn confirm(clearance: &Clearance) -> Option<ConfirmDialog> {
+    is_grave(clearance).then(|| ConfirmDialog {
+        title: PlainText::new("Allow something of ")
+            .and(PlainText::untrusted(&clearance.risk).cut(20))
+            .and(" risk?"),
         text: risk_words(clearance)
             .bold()
             .and(": ")
-            .and(Words::said(&intercom_types::action::line_of(clearance)).cut(200)),
+            .and(MrkdwnText::untrusted(&intercom_types::action::line_of(clearance)).cut(200)),
         yes: "Allow it".into(),
         danger: true,
     })
 }
 
-fn below(clearance: &Clearance, open: bool) -> Vec<Words> {
+fn below(clearance: &Clearance, open: bool) -> Vec<MrkdwnText> {
     let deadline = clearance.expires_at.filter(|_| open);
     let over = options::own(clearance).len().saturating_sub(options::MOST);
-    let hidden = Words::join(clearance.hidden.iter().take(5).map(|sort| Words::said(sort).cut(60)), ", ");
+    let hidden = MrkdwnText::join(
+        clearance.hidden.iter().take(5).map(|sort| MrkdwnText::untrusted(sort).cut(60)),
+        ", ",
+    );
     vec![
-        deadline.map(|at| Words::new("expires at ").and(Words::date(at))).unwrap_or_default(),
-        Words::new("asked at ").and(Words::date(clearance.requested_at)),
+        deadline.map(|at| MrkdwnText::new("expires at ").and(MrkdwnText::date(at))).unwrap_or_default(),
+        MrkdwnText::new("asked at ").and(MrkdwnText::date(clearance.requested_at)),
         if open && over > 0 {
-            Words::count(over, "more option").and(": see Details")
+            MrkdwnText::count(over, "more option").and(": see Details")
         } else {
-            Words::default()
+            MrkdwnText::default()
         },
-        if hidden.is_blank() { hidden } else { Words::new("hidden here: ").and(hidden) },
+        if hidden.is_blank() { hidden } else { MrkdwnText::new("hidden here: ").and(hidden) },
         id(&clearance.id),
     ]
 }

@@ -2,7 +2,7 @@
 
 use serde_json::Value;
 
-use super::super::kit::{Blocks, Message, View, Words, cut};
+use super::super::block_kit::{BlockBuilder, CardMessage, MrkdwnText, SlackView, cut};
 use super::clearance::fields;
 use super::{at, id, options};
 use intercom_types::{Choice, Clearance, Session};
@@ -17,9 +17,9 @@ pub(in crate::slack) fn clearance_details(
     clearance: &Clearance,
     session: &Session,
     explanation: &Value,
-) -> View {
+) -> SlackView {
     let blocks = details(clearance, session, explanation);
-    View::modal("details", "Details", blocks).metadata(&clearance.id)
+    SlackView::modal("details", "Details", blocks).metadata(&clearance.id)
 }
 
 /// The same where no form can be opened; a message holds less than a form.
@@ -27,22 +27,22 @@ pub(in crate::slack) fn clearance_details_told(
     clearance: &Clearance,
     session: &Session,
     explanation: &Value,
-) -> Message {
-    let title =
-        Words::new("Details: ").and(Words::said(&intercom_types::action::line_of(clearance)).cut(300));
+) -> CardMessage {
+    let title = MrkdwnText::new("Details: ")
+        .and(MrkdwnText::untrusted(&intercom_types::action::line_of(clearance)).cut(300));
     details(clearance, session, explanation).message(title)
 }
 
-fn details(clearance: &Clearance, session: &Session, explanation: &Value) -> Blocks {
-    let asked = Words::new("asked").and(at(Some(clearance.requested_at)));
+fn details(clearance: &Clearance, session: &Session, explanation: &Value) -> BlockBuilder {
+    let asked = MrkdwnText::new("asked").and(at(Some(clearance.requested_at)));
     let paths = paths(clearance);
-    let blocks = Blocks::keyless()
-        .section(Words::said(&clearance.title).cut(2_000).bold())
+    let blocks = BlockBuilder::keyless()
+        .section(MrkdwnText::untrusted(&clearance.title).cut(2_000).bold())
         .fields(fields(clearance, session))
         .section(why_risk(clearance));
     let blocks = titled(blocks, "Files", &paths);
     let blocks = match clearance.description.as_deref().map(str::trim).filter(|text| !text.is_empty()) {
-        Some(text) => blocks.section(Words::new("What the agent says").bold()).prose(&cut(text, LONG)),
+        Some(text) => blocks.section(MrkdwnText::new("What the agent says").bold()).prose(&cut(text, LONG)),
         None => blocks,
     };
     let blocks = rules(blocks, explanation).section(choices(clearance));
@@ -52,19 +52,23 @@ fn details(clearance: &Clearance, session: &Session, explanation: &Value) -> Blo
 }
 
 /// Each reason in full; the field above has room for the first few words.
-fn why_risk(clearance: &Clearance) -> Words {
+fn why_risk(clearance: &Clearance) -> MrkdwnText {
     if clearance.risk_why.is_empty() {
-        return Words::default();
+        return MrkdwnText::default();
     }
-    let lines = clearance.risk_why.iter().take(20).map(|why| Words::new("• ").and(Words::said(why).cut(140)));
-    Words::join([Words::new("Why this risk").bold()].into_iter().chain(lines), "\n")
+    let lines = clearance
+        .risk_why
+        .iter()
+        .take(20)
+        .map(|why| MrkdwnText::new("• ").and(MrkdwnText::untrusted(why).cut(140)));
+    MrkdwnText::join([MrkdwnText::new("Why this risk").bold()].into_iter().chain(lines), "\n")
 }
 
-fn titled(blocks: Blocks, title: &'static str, text: &str) -> Blocks {
+fn titled(blocks: BlockBuilder, title: &'static str, text: &str) -> BlockBuilder {
     if text.trim().is_empty() {
         return blocks;
     }
-    blocks.section(Words::new(title).bold()).code(&cut(text, LONG))
+    blocks.section(MrkdwnText::new(title).bold()).code(&cut(text, LONG))
 }
 
 fn paths(clearance: &Clearance) -> String {
@@ -81,48 +85,55 @@ fn paths(clearance: &Clearance) -> String {
 }
 
 /// Lists the result of each rule, in their order; a few to a section, so that none is cut.
-fn rules(blocks: Blocks, explanation: &Value) -> Blocks {
+fn rules(blocks: BlockBuilder, explanation: &Value) -> BlockBuilder {
     let rules = explanation["rules"].as_array().map(Vec::as_slice).unwrap_or_default();
     let now = explanation["now"]["why"].as_str();
-    let now = now.map(|why| Words::new("Now: ").and(Words::said(why).cut(300))).unwrap_or_default();
+    let now =
+        now.map(|why| MrkdwnText::new("Now: ").and(MrkdwnText::untrusted(why).cut(300))).unwrap_or_default();
     let none = if rules.is_empty() { "There are none: people are asked." } else { "" };
     let more = match rules.len().saturating_sub(MOST_RULES) {
-        0 => Words::default(),
-        more => Words::new("… and ").and(Words::number(more as u64)).and(" more"),
+        0 => MrkdwnText::default(),
+        more => MrkdwnText::new("… and ").and(MrkdwnText::number(more as u64)).and(" more"),
     };
-    let blocks = blocks.section(Words::new("What the rules say").bold()).section(none);
+    let blocks = blocks.section(MrkdwnText::new("What the rules say").bold()).section(none);
     let shown = &rules[..rules.len().min(MOST_RULES)];
     let blocks = shown
         .chunks(RULES_TOGETHER)
-        .fold(blocks, |blocks, few| blocks.section(Words::join(few.iter().map(rule), "\n")));
+        .fold(blocks, |blocks, few| blocks.section(MrkdwnText::join(few.iter().map(rule), "\n")));
     blocks.section(more).section(now)
 }
 
-fn rule(rule: &Value) -> Words {
-    let text = |key: &str, limit| Words::said(rule[key].as_str().unwrap_or_default()).cut(limit);
+fn rule(rule: &Value) -> MrkdwnText {
+    let text = |key: &str, limit| MrkdwnText::untrusted(rule[key].as_str().unwrap_or_default()).cut(limit);
     let (decides, matches) = (rule["decides"] == true, rule["matches"] == true);
-    let says =
-        Words::new(if decides { "▶ " } else { "○ " }).and(text("name", 80)).and(" (").and(text("then", 20));
+    let says = MrkdwnText::new(if decides { "▶ " } else { "○ " })
+        .and(text("name", 80))
+        .and(" (")
+        .and(text("then", 20));
     let says = says.and("): ");
     if decides {
-        says.and(Words::new("decides").bold())
+        says.and(MrkdwnText::new("decides").bold())
     } else if matches {
         says.and("would match, but another comes first")
     } else {
-        says.and("does not match, ").and(Words::join([text("unmet", 40), text("why", 150)], ": "))
+        says.and("does not match, ").and(MrkdwnText::join([text("unmet", 40), text("why", 150)], ": "))
     }
 }
 
 /// The answers that the agent offers, where they are not simply ours.
-fn choices(clearance: &Clearance) -> Words {
+fn choices(clearance: &Clearance) -> MrkdwnText {
     let own = options::own(clearance);
     if own.is_empty() {
-        return Words::default();
+        return MrkdwnText::default();
     }
     let line = |option: &Choice| {
-        let kind = Words::said(&option.kind).cut(40);
-        Words::new("• ").and(Words::said(options::name(option)).cut(100)).and(" (").and(kind).and(")")
+        let kind = MrkdwnText::untrusted(&option.kind).cut(40);
+        MrkdwnText::new("• ")
+            .and(MrkdwnText::untrusted(options::name(option)).cut(100))
+            .and(" (")
+            .and(kind)
+            .and(")")
     };
     let lines = own.iter().take(25).map(line);
-    Words::join([Words::new("What the agent offers").bold()].into_iter().chain(lines), "\n")
+    MrkdwnText::join([MrkdwnText::new("What the agent offers").bold()].into_iter().chain(lines), "\n")
 }

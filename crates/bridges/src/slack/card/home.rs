@@ -2,9 +2,9 @@
 
 use std::cmp::Reverse;
 
-use super::super::kit::{Blocks, View, Words};
+use super::super::block_kit::{BlockBuilder, MrkdwnText, SlackView};
 use super::clearance::{allow, badge, deny, details, is_grave, risk_words};
-use super::standing::{State, why};
+use super::display_state::{DisplayState, why};
 use super::status::pending;
 use super::{agent, at, id, options, project, question};
 use intercom_types::{Clearance, ClearanceStatus, Question, QuestionStatus, Session, SessionId, Time};
@@ -26,19 +26,21 @@ pub(in crate::slack) fn home(
     clearances: &[Clearance],
     questions: &[Question],
     me: Option<(&str, &str)>,
-) -> View {
+) -> SlackView {
     let Some((name, role)) = me else {
-        return View::home(Blocks::keyless().section(
+        return SlackView::home(BlockBuilder::keyless().section(
             "👋 Hello! This app shows coding agents to the people who run them; ask one of these to add you as an operator.",
         ));
     };
-    let may = May::of(role);
-    let greeting =
-        Words::new("You are ").and(Words::said(name).cut(80)).and(", ").and(Words::said(role).cut(40));
-    let blocks = Blocks::keyless().context(vec![greeting]);
+    let may = HomePermissions::of(role);
+    let greeting = MrkdwnText::new("You are ")
+        .and(MrkdwnText::untrusted(name).cut(80))
+        .and(", ")
+        .and(MrkdwnText::untrusted(role).cut(40));
+    let blocks = BlockBuilder::keyless().context(vec![greeting]);
     let blocks = waiting(blocks, sessions, clearances, questions, may);
     let blocks = running(blocks, sessions);
-    View::home(
+    SlackView::home(
         blocks
             .divider()
             .section(
@@ -49,12 +51,12 @@ pub(in crate::slack) fn home(
 
 /// A person's permissions here. The daemon checks again; this only spares buttons that would be refused.
 #[derive(Debug, Clone, Copy)]
-struct May {
+struct HomePermissions {
     answer: bool,
     decide: bool,
 }
 
-impl May {
+impl HomePermissions {
     fn of(role: &str) -> Self {
         let decide = matches!(role, "approver" | "admin");
         Self { answer: decide || role == "operator", decide }
@@ -62,12 +64,12 @@ impl May {
 }
 
 fn waiting(
-    blocks: Blocks,
+    blocks: BlockBuilder,
     sessions: &[Session],
     clearances: &[Clearance],
     questions: &[Question],
-    may: May,
-) -> Blocks {
+    may: HomePermissions,
+) -> BlockBuilder {
     let mut clearances: Vec<&Clearance> =
         clearances.iter().filter(|one| one.status == ClearanceStatus::Pending).collect();
     clearances.sort_by(|one, other| Clearance::order(one, other));
@@ -82,20 +84,27 @@ fn waiting(
         let found = sessions.iter().find(|one| *one.id == **session);
         found.map_or_else(
             || id(session),
-            |found| Words::said(&project(found)).cut(60).and(" · ").and(Words::said(&found.label()).cut(60)),
+            |found| {
+                MrkdwnText::untrusted(&project(found))
+                    .cut(60)
+                    .and(" · ")
+                    .and(MrkdwnText::untrusted(&found.label()).cut(60))
+            },
         )
     };
     let blocks = clearances.iter().take(MOST_CLEARANCES).fold(blocks, |blocks, one| {
         // What the first line says already is not said again.
         let code = |text: &Option<String>| match text {
-            Some(text) if one.action.as_ref() != Some(text) => Words::said(text).cut(COMMAND_CHARS).code(),
-            _ => Words::default(),
+            Some(text) if one.action.as_ref() != Some(text) => {
+                MrkdwnText::untrusted(text).cut(COMMAND_CHARS).code()
+            }
+            _ => MrkdwnText::default(),
         };
-        let what = Words::join([code(&one.command), code(&one.file_path)], "\n");
-        let head = Words::new(badge(one))
+        let what = MrkdwnText::join([code(&one.command), code(&one.file_path)], "\n");
+        let head = MrkdwnText::new(badge(one))
             .and(" ")
-            .and(Words::said(&intercom_types::action::line_of(one)).cut(LINE_CHARS).bold());
-        let about = Words::join([whose(&one.session), risk_words(one), asked(one.requested_at)], " · ");
+            .and(MrkdwnText::untrusted(&intercom_types::action::line_of(one)).cut(LINE_CHARS).bold());
+        let about = MrkdwnText::join([whose(&one.session), risk_words(one), asked(one.requested_at)], " · ");
         let complete = is_shown_whole(one);
         let rest = if complete { "" } else { "Not shown in full: open Details, and decide in the thread." };
         let buttons = if may.decide && complete && !is_grave(one) && options::own(one).is_empty() {
@@ -103,14 +112,14 @@ fn waiting(
         } else {
             vec![details(one)]
         };
-        blocks.section(Words::join([head, what, rest.into(), about], "\n")).actions(buttons)
+        blocks.section(MrkdwnText::join([head, what, rest.into(), about], "\n")).actions(buttons)
     });
     let blocks = blocks.section(more(clearances.len(), MOST_CLEARANCES, "more clearance"));
     let blocks = questions.iter().take(MOST_QUESTIONS).fold(blocks, |blocks, one| {
-        let head = Words::new("❓ ").and(Words::said(&one.text).cut(400));
-        let about = Words::join([whose(&one.session), asked(one.asked_at)], " · ");
+        let head = MrkdwnText::new("❓ ").and(MrkdwnText::untrusted(&one.text).cut(400));
+        let about = MrkdwnText::join([whose(&one.session), asked(one.asked_at)], " · ");
         let buttons = if may.answer { question::buttons(one) } else { Vec::new() };
-        blocks.section(Words::join([head, about], "\n")).actions(buttons)
+        blocks.section(MrkdwnText::join([head, about], "\n")).actions(buttons)
     });
     blocks.section(more(questions.len(), MOST_QUESTIONS, "more question"))
 }
@@ -131,25 +140,25 @@ fn is_shown_whole(clearance: &Clearance) -> bool {
         && told
 }
 
-fn asked(time: Time) -> Words {
-    Words::new("asked").and(at(Some(time)))
+fn asked(time: Time) -> MrkdwnText {
+    MrkdwnText::new("asked").and(at(Some(time)))
 }
 
-fn more(all: usize, most: usize, noun: &'static str) -> Words {
+fn more(all: usize, most: usize, noun: &'static str) -> MrkdwnText {
     match all.saturating_sub(most) {
-        0 => Words::default(),
-        over => Words::new("… and ").and(Words::count(over, noun)),
+        0 => MrkdwnText::default(),
+        over => MrkdwnText::new("… and ").and(MrkdwnText::count(over, noun)),
     }
 }
 
-fn running(blocks: Blocks, sessions: &[Session]) -> Blocks {
+fn running(blocks: BlockBuilder, sessions: &[Session]) -> BlockBuilder {
     let (mut ended, mut live): (Vec<&Session>, Vec<&Session>) =
-        sessions.iter().partition(|session| State::of(session) == State::Ended);
-    live.sort_by_key(|session| State::of(session));
+        sessions.iter().partition(|session| DisplayState::of(session) == DisplayState::Ended);
+    live.sort_by_key(|session| DisplayState::of(session));
     ended.sort_by_key(|session| Reverse(session.ended_at));
     let blocks = blocks.header("Sessions");
     let blocks = if sessions.is_empty() { blocks.section("None.") } else { blocks };
-    let add = |blocks: Blocks, session: &&Session| blocks.section(one(session));
+    let add = |blocks: BlockBuilder, session: &&Session| blocks.section(one(session));
     let blocks = live.iter().take(MOST_SESSIONS).fold(blocks, add);
     let blocks = blocks.section(more(live.len(), MOST_SESSIONS, "more session"));
     let blocks = ended.iter().take(MOST_ENDED).fold(blocks, add);
@@ -160,17 +169,22 @@ fn running(blocks: Blocks, sessions: &[Session]) -> Blocks {
     }))
 }
 
-fn one(session: &Session) -> Words {
-    let state = State::of(session);
-    let name =
-        Words::said(&project(session)).cut(60).bold().and(" · ").and(Words::said(agent(session)).cut(60));
-    let name = name.and(" · ").and(Words::said(&session.label()).cut(60));
+fn one(session: &Session) -> MrkdwnText {
+    let state = DisplayState::of(session);
+    let name = MrkdwnText::untrusted(&project(session))
+        .cut(60)
+        .bold()
+        .and(" · ")
+        .and(MrkdwnText::untrusted(agent(session)).cut(60));
+    let name = name.and(" · ").and(MrkdwnText::untrusted(&session.label()).cut(60));
     // Who waits for you says so already.
-    let pending = if state == State::WaitingForYou { Words::default() } else { pending(session) };
-    let ended = session.ended_at.filter(|_| state == State::Ended);
-    let ended = ended.map(Words::date).unwrap_or_default();
+    let pending = if state == DisplayState::WaitingForYou { MrkdwnText::default() } else { pending(session) };
+    let ended = session.ended_at.filter(|_| state == DisplayState::Ended);
+    let ended = ended.map(MrkdwnText::date).unwrap_or_default();
     let unenforced = if session.unenforced.is_some() { "⚠ unenforced" } else { "" };
-    let below =
-        Words::join([state.show(), pending, why(session, state).cut(300), ended, unenforced.into()], " · ");
-    Words::join([name, below], "\n")
+    let below = MrkdwnText::join(
+        [state.show(), pending, why(session, state).cut(300), ended, unenforced.into()],
+        " · ",
+    );
+    MrkdwnText::join([name, below], "\n")
 }

@@ -1,8 +1,8 @@
 //! An agent that is stuck, and what is done about it. One card, edited as the ladder climbs.
 
-use super::super::kit::{Blocks, Button, Confirm, Message, Style, Words};
-use super::standing::{State, stuck_for, timeless};
-use super::{People, id, project, title, who};
+use super::super::block_kit::{BlockBuilder, Button, ButtonStyle, CardMessage, ConfirmDialog, MrkdwnText};
+use super::display_state::{DisplayState, stuck_for, timeless};
+use super::{OperatorDirectory, id, project, title, who};
 use intercom_types::{Session, Time};
 
 /// The last ones are what matters.
@@ -15,42 +15,42 @@ pub(in crate::slack) fn stall(
     session: &Session,
     steps: &[String],
     over: Option<&str>,
-    people: &People,
+    people: &OperatorDirectory,
     ping: &[String],
-) -> Message {
-    let said = |text: &str| Words::said(text).cut(300);
-    let project = Words::said(&project(session)).cut(60);
-    let blocks = Blocks::new(key);
+) -> CardMessage {
+    let said = |text: &str| MrkdwnText::untrusted(text).cut(300);
+    let project = MrkdwnText::untrusted(&project(session)).cut(60);
+    let blocks = BlockBuilder::new(key);
     let (blocks, text) = if let Some(over) = over {
-        let over = Words::new("It is over: ").and(said(over));
+        let over = MrkdwnText::new("It is over: ").and(said(over));
         (blocks.header(title("✅ No longer stalled", session)).section(over.clone()), over)
     } else {
         let stalled = stalled(session);
-        let blocks = blocks.header(title("🔴 Stalled", session)).section(people.told(ping));
+        let blocks = blocks.header(title("🔴 Stalled", session)).section(people.notice_line(ping));
         (blocks.section(stalled.clone()), stalled)
     };
     let before = steps.len().saturating_sub(STEPS);
     let more = match before {
-        0 => Words::default(),
-        before => Words::new("… ").and(Words::count(before, "step")).and(" before"),
+        0 => MrkdwnText::default(),
+        before => MrkdwnText::new("… ").and(MrkdwnText::count(before, "step")).and(" before"),
     };
-    let taken = steps.iter().skip(before).map(|step| Words::new("• ").and(said(step)));
-    let blocks = blocks.section(Words::join([more].into_iter().chain(taken), "\n"));
+    let taken = steps.iter().skip(before).map(|step| MrkdwnText::new("• ").and(said(step)));
+    let blocks = blocks.section(MrkdwnText::join([more].into_iter().chain(taken), "\n"));
     let blocks = if over.is_none() { blocks.actions(buttons(session)) } else { blocks };
     blocks.context(vec![who(session), id(&session.id)]).message(project.and(": ").and(text))
 }
 
 /// `Stalled 7 min (since …); last: cargo test running, no CPU`. The length is that of the moment when the card was
 /// written; the date beside it stays true.
-fn stalled(session: &Session) -> Words {
+fn stalled(session: &Session) -> MrkdwnText {
     let standing = session.standing.as_ref();
     let dated = |what: &'static str, at: Option<Time>, end: &'static str| {
-        at.map(|at| Words::new(what).and(Words::date(at)).and(end)).unwrap_or_default()
+        at.map(|at| MrkdwnText::new(what).and(MrkdwnText::date(at)).and(end)).unwrap_or_default()
     };
-    let state = if State::of(session) == State::Gone { "Gone" } else { "Stalled" };
-    let long = stuck_for(session).map(|long| Words::new(" ").and(long)).unwrap_or_default();
+    let state = if DisplayState::of(session) == DisplayState::Gone { "Gone" } else { "Stalled" };
+    let long = stuck_for(session).map(|long| MrkdwnText::new(" ").and(long)).unwrap_or_default();
     let since = standing.and_then(|standing| standing.since);
-    let head = Words::new(state).and(long).bold().and(dated(" (since ", since, ")"));
+    let head = MrkdwnText::new(state).and(long).bold().and(dated(" (since ", since, ")"));
 
     let why = timeless(session.why.as_str());
     let why = why.strip_prefix("stuck").or_else(|| why.strip_prefix("gone")).unwrap_or(&why);
@@ -59,26 +59,32 @@ fn stalled(session: &Session) -> Words {
     let done = standing.and_then(|standing| standing.done.as_deref()).map(|done| format!("; {done}"));
     let why =
         done.and_then(|done| why.strip_suffix(&done)).unwrap_or(why).trim_start_matches([':', ';', ' ']);
-    let last = if why.trim().is_empty() { Words::new("nothing is known") } else { Words::said(why).cut(400) };
+    let last = if why.trim().is_empty() {
+        MrkdwnText::new("nothing is known")
+    } else {
+        MrkdwnText::untrusted(why).cut(400)
+    };
     let running = standing.and_then(|standing| Some(standing.running.as_ref()?.since));
-    let last = Words::new("last: ").and(last).and(dated(" (it runs since ", running, ")"));
+    let last = MrkdwnText::new("last: ").and(last).and(dated(" (it runs since ", running, ")"));
     let snoozed = dated("snoozed until ", session.snoozed_until(), "");
-    Words::join([head, last, Words::new(off), snoozed], "; ")
+    MrkdwnText::join([head, last, MrkdwnText::new(off), snoozed], "; ")
 }
 
 fn buttons(session: &Session) -> Vec<Button> {
     let button = |action, text: &'static str| Button::new(action, text, &session.id);
-    let kill = Confirm {
+    let kill = ConfirmDialog {
         title: "Kill this agent?".into(),
-        text: Words::new("Its process and all that it started end at once. What it has not saved is lost."),
+        text: MrkdwnText::new(
+            "Its process and all that it started end at once. What it has not saved is lost.",
+        ),
         yes: "Kill it".into(),
         danger: true,
     };
     vec![
-        button("nudge", "Nudge").style(Style::Primary),
+        button("nudge", "Nudge").style(ButtonStyle::Primary),
         button("nudge_with", "Nudge with…"),
         button("interrupt", "Interrupt"),
-        button("kill", "Kill").style(Style::Danger).confirm(kill),
+        button("kill", "Kill").style(ButtonStyle::Danger).confirm(kill),
         button("snooze", "Snooze 30 m"),
     ]
 }

@@ -12,8 +12,8 @@ mod property;
 mod sessions;
 mod views;
 
-pub(super) fn people() -> People {
-    People::new(BTreeMap::from([("ana".into(), "U1".into()), ("bo".into(), "U2".into())]))
+pub(super) fn people() -> OperatorDirectory {
+    OperatorDirectory::new(BTreeMap::from([("ana".into(), "U1".into()), ("bo".into(), "U2".into())]))
 }
 
 /// The first, with what the second says otherwise.

@@ -1,53 +1,53 @@
 use super::*;
 use proptest::prelude::*;
 
-fn post(place: i64, thread: &str) -> Row {
+fn post(place: i64, thread: &str) -> OutboxRow {
     let (key, channel) = (format!("k{place}"), "C1".to_owned());
-    Row { place, key, channel, lane: thread.to_owned(), rooted: true, ..Row::default() }
+    OutboxRow { place, key, channel, lane: thread.to_owned(), rooted: true, ..OutboxRow::default() }
 }
 
-fn edit(place: i64) -> Row {
-    Row { sort: Sort::Edit, ..post(place, "t") }
+fn edit(place: i64) -> OutboxRow {
+    OutboxRow { sort: SendKind::Edit, ..post(place, "t") }
 }
 
-fn status(place: i64) -> Row {
-    Row { sort: Sort::Status, ..edit(place) }
+fn status(place: i64) -> OutboxRow {
+    OutboxRow { sort: SendKind::Status, ..edit(place) }
 }
 
-fn places(plan: &Plan) -> Vec<i64> {
+fn places(plan: &SendPlan) -> Vec<i64> {
     plan.send.iter().map(|attempt| attempt.row.place).collect()
 }
 
 #[test]
 fn a_thread_is_told_in_order_and_threads_beside_each_other() {
-    let (mut outbox, now) = (Outbox::default(), Instant::now());
+    let (mut outbox, now) = (SlackOutbox::default(), Instant::now());
     let rows = [post(1, "a"), post(2, "a"), post(3, "b")];
     assert_eq!(places(&outbox.plan(&rows, now)), [1, 3]);
     assert_eq!(places(&outbox.plan(&rows, now)), [] as [i64; 0]);
-    outbox.landed(&rows[0], Fate::Failed, now, 1.0);
+    outbox.finish_attempt(&rows[0], AttemptOutcome::Failed, now, 1.0);
     // What could not be sent is not overtaken at once.
     let plan = outbox.plan(&rows, now);
     assert!(plan.send.is_empty() && plan.look_again == Some(now + FIRST_WAIT));
     assert_eq!(places(&outbox.plan(&rows, now + FIRST_WAIT)), [1]);
-    outbox.landed(&rows[0], Fate::Done, now, 1.0);
+    outbox.finish_attempt(&rows[0], AttemptOutcome::Done, now, 1.0);
     assert_eq!(places(&outbox.plan(&rows[1..], now)), [2]);
 }
 
 #[test]
 fn a_thread_waits_for_its_root_and_edits_for_nobody() {
-    let (mut outbox, now) = (Outbox::default(), Instant::now());
+    let (mut outbox, now) = (SlackOutbox::default(), Instant::now());
     let root = post(1, "root");
-    let reply = Row { rooted: false, ..post(2, "root") };
+    let reply = OutboxRow { rooted: false, ..post(2, "root") };
     assert_eq!(places(&outbox.plan(&[root.clone(), reply.clone(), edit(3)], now)), [1, 3]);
-    outbox.landed(&root, Fate::Done, now, 0.0);
-    assert_eq!(places(&outbox.plan(&[Row { rooted: true, ..reply }], now)), [2]);
+    outbox.finish_attempt(&root, AttemptOutcome::Done, now, 0.0);
+    assert_eq!(places(&outbox.plan(&[OutboxRow { rooted: true, ..reply }], now)), [2]);
 }
 
 #[test]
 fn a_channel_gets_a_burst_and_then_one_per_second() {
-    let (mut outbox, now) = (Outbox::default(), Instant::now());
-    let mut rows: Vec<Row> = (0..30).map(|n| post(n, &format!("t{n}"))).collect();
-    rows.push(Row { channel: "C2".to_owned(), ..post(99, "other") });
+    let (mut outbox, now) = (SlackOutbox::default(), Instant::now());
+    let mut rows: Vec<OutboxRow> = (0..30).map(|n| post(n, &format!("t{n}"))).collect();
+    rows.push(OutboxRow { channel: "C2".to_owned(), ..post(99, "other") });
     let first = outbox.plan(&rows, now);
     assert_eq!(first.send.len(), 21, "each channel has its own");
     let second = now + Duration::from_secs(1);
@@ -58,15 +58,15 @@ fn a_channel_gets_a_burst_and_then_one_per_second() {
 
 #[test]
 fn status_cards_take_turns() {
-    let (mut outbox, start) = (Outbox::default(), Instant::now());
-    let rows: Vec<Row> = (0..40).map(status).collect();
+    let (mut outbox, start) = (SlackOutbox::default(), Instant::now());
+    let rows: Vec<OutboxRow> = (0..40).map(status).collect();
     let mut edited = std::collections::HashSet::new();
     // All of them change all the time.
     for second in 0..60 {
         let now = start + Duration::from_secs(second);
-        for Attempt { row, .. } in outbox.plan(&rows, now).send {
+        for SendAttempt { row, .. } in outbox.plan(&rows, now).send {
             edited.insert(row.place);
-            outbox.landed(&row, Fate::Done, now, 0.0);
+            outbox.finish_attempt(&row, AttemptOutcome::Done, now, 0.0);
         }
         outbox.forget(&rows);
     }
@@ -75,32 +75,32 @@ fn status_cards_take_turns() {
 
 #[test]
 fn what_waits_for_somebody_goes_first_and_status_cards_leave_room() {
-    let (mut outbox, now) = (Outbox::default(), Instant::now());
-    let mut rows: Vec<Row> = (0..40).map(status).collect();
-    rows.push(Row { open: true, ..edit(50) });
+    let (mut outbox, now) = (SlackOutbox::default(), Instant::now());
+    let mut rows: Vec<OutboxRow> = (0..40).map(status).collect();
+    rows.push(OutboxRow { open: true, ..edit(50) });
     let sent = places(&outbox.plan(&rows, now));
     assert_eq!((sent[0], sent.len()), (50, 22));
     for n in 60..67 {
-        rows.push(Row { open: true, ..edit(n) });
+        rows.push(OutboxRow { open: true, ..edit(n) });
     }
     assert_eq!(outbox.plan(&rows, now).send.len(), 7, "the reserve is for them");
 }
 
 #[test]
 fn a_status_card_is_not_edited_more_often_than_every_two_seconds() {
-    let (mut outbox, now) = (Outbox::default(), Instant::now());
+    let (mut outbox, now) = (SlackOutbox::default(), Instant::now());
     assert_eq!(places(&outbox.plan(&[status(1)], now)), [1]);
-    outbox.landed(&status(1), Fate::Done, now, 0.0);
+    outbox.finish_attempt(&status(1), AttemptOutcome::Done, now, 0.0);
     assert_eq!(outbox.plan(&[status(1)], now).look_again, Some(now + STATUS_EVERY));
     assert_eq!(places(&outbox.plan(&[status(1)], now + STATUS_EVERY)), [1]);
 }
 
 #[test]
 fn too_fast_closes_the_channel_for_as_long_as_slack_says() {
-    let (mut outbox, now) = (Outbox::default(), Instant::now());
+    let (mut outbox, now) = (SlackOutbox::default(), Instant::now());
     let rows = [post(1, "a"), post(2, "b")];
     outbox.plan(&rows[..1], now);
-    outbox.landed(&rows[0], Fate::Slow(Duration::from_secs(7)), now, 0.0);
+    outbox.finish_attempt(&rows[0], AttemptOutcome::Slow(Duration::from_secs(7)), now, 0.0);
     let plan = outbox.plan(&rows, now);
     assert!(plan.send.is_empty() && plan.look_again == Some(now + Duration::from_secs(7)));
     assert_eq!(outbox.plan(&rows, now + Duration::from_secs(7)).send.len(), 2);
@@ -108,54 +108,54 @@ fn too_fast_closes_the_channel_for_as_long_as_slack_says() {
 
 #[test]
 fn when_slack_is_down_one_attempt_at_a_time_is_made_and_the_first_success_opens_all() {
-    let (mut outbox, mut now) = (Outbox::default(), Instant::now());
-    let rows: Vec<Row> = (0..10).map(|n| post(n, &format!("t{n}"))).collect();
+    let (mut outbox, mut now) = (SlackOutbox::default(), Instant::now());
+    let rows: Vec<OutboxRow> = (0..10).map(|n| post(n, &format!("t{n}"))).collect();
     let sent = outbox.plan(&rows, now).send;
     for attempt in &sent {
-        outbox.landed(&attempt.row, Fate::Failed, now, 1.0);
+        outbox.finish_attempt(&attempt.row, AttemptOutcome::Failed, now, 1.0);
     }
     for _ in 0..3 {
         let plan = outbox.plan(&rows, now);
         assert!(plan.send.is_empty());
         now = plan.look_again.unwrap();
         let plan = outbox.plan(&rows, now);
-        let Some(Attempt { row, .. }) = plan.send.first() else {
+        let Some(SendAttempt { row, .. }) = plan.send.first() else {
             now = plan.look_again.unwrap();
             continue;
         };
         assert_eq!(plan.send.len(), 1);
-        outbox.landed(row, Fate::Failed, now, 1.0);
+        outbox.finish_attempt(row, AttemptOutcome::Failed, now, 1.0);
     }
-    outbox.awake();
+    outbox.reset_backoff();
     assert!(outbox.plan(&rows, now).send.len() >= 9);
 }
 
 #[test]
 fn a_post_that_fails_or_hangs_is_passed_after_a_second() {
-    let (mut outbox, now) = (Outbox::default(), Instant::now());
+    let (mut outbox, now) = (SlackOutbox::default(), Instant::now());
     let rows = [post(1, "a"), post(2, "a")];
     assert_eq!(places(&outbox.plan(&rows, now)), [1]);
     assert_eq!(outbox.plan(&rows, now).look_again, Some(now + KEEPS_PLACE));
     assert_eq!(places(&outbox.plan(&rows, now + KEEPS_PLACE)), [2], "the first one is still on its way");
-    outbox.landed(&rows[1], Fate::Done, now, 0.0);
-    outbox.landed(&rows[0], Fate::Failed, now + KEEPS_PLACE, 1.0);
+    outbox.finish_attempt(&rows[1], AttemptOutcome::Done, now, 0.0);
+    outbox.finish_attempt(&rows[0], AttemptOutcome::Failed, now + KEEPS_PLACE, 1.0);
     let later = now + KEEPS_PLACE + FIRST_WAIT;
     assert_eq!(places(&outbox.plan(&[rows[0].clone(), post(3, "a")], later)), [3, 1]);
 }
 
 #[test]
 fn a_message_that_fails_again_and_again_gets_a_stand_in_and_its_cards_go_beside_a_thread_without_root() {
-    let (mut outbox, mut now) = (Outbox::default(), Instant::now());
-    let root = Row { key: "ses_1".to_owned(), ..post(1, "ses_1") };
-    let talk = Row { rooted: false, ..post(2, "ses_1") };
-    let card = Row { key: "clr_1".to_owned(), open: true, rooted: false, ..post(3, "ses_1") };
+    let (mut outbox, mut now) = (SlackOutbox::default(), Instant::now());
+    let root = OutboxRow { key: "ses_1".to_owned(), ..post(1, "ses_1") };
+    let talk = OutboxRow { rooted: false, ..post(2, "ses_1") };
+    let card = OutboxRow { key: "clr_1".to_owned(), open: true, rooted: false, ..post(3, "ses_1") };
     let rows = [root, talk, card];
     let mut sent = Vec::new();
     while !sent.iter().any(|(place, _)| *place == 3) {
         let plan = outbox.plan(&rows, now);
-        for Attempt { row, stand_in } in plan.send {
+        for SendAttempt { row, stand_in } in plan.send {
             sent.push((row.place, stand_in));
-            outbox.landed(&row, Fate::Failed, now, 1.0);
+            outbox.finish_attempt(&row, AttemptOutcome::Failed, now, 1.0);
         }
         now = plan.look_again.filter(|at| *at > now).unwrap_or(now + Duration::from_millis(10));
     }
@@ -165,22 +165,22 @@ fn a_message_that_fails_again_and_again_gets_a_stand_in_and_its_cards_go_beside_
 
 #[test]
 fn an_outage_of_one_channel_is_no_outage_of_another() {
-    let (mut outbox, now) = (Outbox::default(), Instant::now());
-    let here: Vec<Row> = (0..5).map(|n| post(n, &format!("t{n}"))).collect();
+    let (mut outbox, now) = (SlackOutbox::default(), Instant::now());
+    let here: Vec<OutboxRow> = (0..5).map(|n| post(n, &format!("t{n}"))).collect();
     for attempt in outbox.plan(&here, now).send {
-        outbox.landed(&attempt.row, Fate::Failed, now, 1.0);
+        outbox.finish_attempt(&attempt.row, AttemptOutcome::Failed, now, 1.0);
     }
-    let there: Vec<Row> =
-        (10..15).map(|n| Row { channel: "C2".to_owned(), ..post(n, &format!("t{n}")) }).collect();
+    let there: Vec<OutboxRow> =
+        (10..15).map(|n| OutboxRow { channel: "C2".to_owned(), ..post(n, &format!("t{n}")) }).collect();
     assert_eq!(outbox.plan(&[&here[..], &there[..]].concat(), now).send.len(), 5);
 }
 
 /// A Slack that cannot take some rows, and an hour of time.
 struct World {
-    outbox: Outbox,
+    outbox: SlackOutbox,
     now: Instant,
     begun: Instant,
-    rows: Vec<Row>,
+    rows: Vec<OutboxRow>,
     /// When each row came, and when it was done.
     came: HashMap<i64, Instant>,
     done: HashMap<i64, Instant>,
@@ -192,7 +192,7 @@ impl World {
     fn new() -> Self {
         let now = Instant::now();
         Self {
-            outbox: Outbox::default(),
+            outbox: SlackOutbox::default(),
             now,
             begun: now,
             rows: Vec::new(),
@@ -202,17 +202,17 @@ impl World {
         }
     }
 
-    fn add(&mut self, row: Row) {
+    fn add(&mut self, row: OutboxRow) {
         self.came.insert(row.place, self.now);
         self.rows.push(row);
     }
 
     /// Lets time pass until `end`; `takes` says what Slack takes. Each call takes `call`.
-    fn run(&mut self, end: Instant, call: Duration, mut takes: impl FnMut(&Row, Instant) -> bool) {
-        let mut landing: Vec<(Instant, Row)> = Vec::new();
+    fn run(&mut self, end: Instant, call: Duration, mut takes: impl FnMut(&OutboxRow, Instant) -> bool) {
+        let mut landing: Vec<(Instant, OutboxRow)> = Vec::new();
         while self.now < end {
             let plan = self.outbox.plan(&self.rows, self.now);
-            for Attempt { row, .. } in plan.send {
+            for SendAttempt { row, .. } in plan.send {
                 self.tried.entry(row.place).or_default().push(self.now);
                 landing.push((self.now + call, row));
             }
@@ -222,16 +222,16 @@ impl World {
             let (landed, flying) = landing.into_iter().partition(|(at, _)| *at <= self.now);
             landing = flying;
             for (_, row) in landed {
-                let fate = if takes(&row, self.now) { Fate::Done } else { Fate::Failed };
-                self.outbox.landed(&row, fate, self.now, 0.5);
-                if fate == Fate::Done {
+                let fate = if takes(&row, self.now) { AttemptOutcome::Done } else { AttemptOutcome::Failed };
+                self.outbox.finish_attempt(&row, fate, self.now, 0.5);
+                if fate == AttemptOutcome::Done {
                     self.rows.retain(|other| other.place != row.place);
                     self.done.insert(row.place, self.now);
                 }
             }
         }
         for (_, row) in landing {
-            self.outbox.landed(&row, Fate::Slow(Duration::ZERO), self.now, 0.5);
+            self.outbox.finish_attempt(&row, AttemptOutcome::Slow(Duration::ZERO), self.now, 0.5);
         }
     }
 
@@ -250,8 +250,8 @@ proptest! {
         threads in proptest::collection::vec(0_u8..5, 1..40),
         fates in proptest::collection::vec(0_u8..6, 0..60),
     ) {
-        let (mut outbox, mut now) = (Outbox::default(), Instant::now());
-        let mut rows: Vec<Row> =
+        let (mut outbox, mut now) = (SlackOutbox::default(), Instant::now());
+        let mut rows: Vec<OutboxRow> =
             threads.iter().zip(1..).map(|(thread, place)| post(place, &format!("t{thread}"))).collect();
         let mut fates = fates.into_iter();
         let mut told: HashMap<String, i64> = HashMap::new();
@@ -259,24 +259,24 @@ proptest! {
         for _ in 0..2000 {
             let plan = outbox.plan(&rows, now);
             let mut seen = HashSet::new();
-            for Attempt { row, .. } in &plan.send {
+            for SendAttempt { row, .. } in &plan.send {
                 prop_assert!(seen.insert(row.place), "one attempt at a time");
                 let fate = match fates.next() {
-                    Some(0) => Fate::Failed,
-                    Some(1) => Fate::Slow(Duration::from_secs(3)),
-                    Some(2) => Fate::Setup,
-                    _ => Fate::Done,
+                    Some(0) => AttemptOutcome::Failed,
+                    Some(1) => AttemptOutcome::Slow(Duration::from_secs(3)),
+                    Some(2) => AttemptOutcome::Setup,
+                    _ => AttemptOutcome::Done,
                 };
-                outbox.landed(row, fate, now, 0.5);
+                outbox.finish_attempt(row, fate, now, 0.5);
                 match fate {
-                    Fate::Done => {
+                    AttemptOutcome::Done => {
                         rows.retain(|other| other.place != row.place);
                         if !failed.contains(&row.place) {
                             let last = told.insert(row.lane.clone(), row.place);
                             prop_assert!(last.is_none_or(|last| last < row.place), "in order");
                         }
                     }
-                    Fate::Failed => {
+                    AttemptOutcome::Failed => {
                         failed.insert(row.place);
                     }
                     _ => {}
@@ -303,13 +303,13 @@ proptest! {
     ) {
         let mut world = World::new();
         let row = |place: i64| {
-            let sort = if edits && place % 2 == 0 { Sort::Edit } else { Sort::Post };
-            Row { sort, open: place % 3 == 0, ..post(place, &format!("t{}", place % threads)) }
+            let sort = if edits && place % 2 == 0 { SendKind::Edit } else { SendKind::Post };
+            OutboxRow { sort, open: place % 3 == 0, ..post(place, &format!("t{}", place % threads)) }
         };
         for place in 0..poisoned {
             world.add(row(place));
         }
-        let takes = |row: &Row, _: Instant| row.place >= poisoned;
+        let takes = |row: &OutboxRow, _: Instant| row.place >= poisoned;
         for (gap, place) in gaps.iter().zip(poisoned..) {
             world.add(row(place));
             let end = world.now + Duration::from_millis(*gap);

@@ -7,11 +7,11 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use super::SessionActor;
 use super::output::cause_of;
 use crate::session::commit::AfterCommit;
-use crate::session::handle::{ArrivalWatch, CommandError, Done};
-use crate::session::state::{Input, Refused, StepEffect};
+use crate::session::handle::{ArrivalWatch, CommandError, CommandOutcome};
+use crate::session::state::{CommandRefusal, SessionInput, StepEffect};
 use intercom_failpoint as failpoint;
 use intercom_store::{SessionWrite, StoreError};
-use intercom_types::{Event, NewEvent, Outbound, PromptId};
+use intercom_types::{AgentCommand, Event, NewEvent, PromptId};
 
 static FAILED_COMMANDS: AtomicU64 = AtomicU64::new(0);
 
@@ -32,7 +32,7 @@ struct AcceptedCommand {
 impl SessionActor {
     /// Takes a command of an operator. If the daemon fails at it, the operator gets an error and the session goes on as
     /// before.
-    pub(super) async fn command(&mut self, input: Input) -> Result<Done, CommandError> {
+    pub(super) async fn command(&mut self, input: SessionInput) -> Result<CommandOutcome, CommandError> {
         let (before, driver) = (self.state.clone(), self.plan.driver.clone());
         // Unwind safe: what was changed is put back, and nothing else is touched.
         let accepted = match catch_unwind(AssertUnwindSafe(|| self.accept(input))) {
@@ -50,7 +50,7 @@ impl SessionActor {
         if let Err(error) = self.store.write(Arc::new(write)).await {
             (self.state, self.plan.driver) = (before, driver);
             return Err(match error {
-                StoreError::Conflict(_) => CommandError::Refused(Refused::NotOpen),
+                StoreError::Conflict(_) => CommandError::Refused(CommandRefusal::NotOpen),
                 error => CommandError::Store(error),
             });
         }
@@ -68,16 +68,16 @@ impl SessionActor {
         });
         match (last, done) {
             (Some(n), _) => self.arrivals.push((n, on_its_way)),
-            (None, Some(clearance)) => self.errands.wait_for(clearance, on_its_way),
+            (None, Some(clearance)) => self.host_calls.wait_for(clearance, on_its_way),
             (None, None) if starts => self.waking = Some(on_its_way),
             (None, None) => {}
         }
         self.perform(todo);
         failpoint::visit("command.performed");
-        Ok(Done { prompt, set, arrival })
+        Ok(CommandOutcome { prompt, set, arrival })
     }
 
-    fn accept(&mut self, input: Input) -> Result<AcceptedCommand, Refused> {
+    fn accept(&mut self, input: SessionInput) -> Result<AcceptedCommand, CommandRefusal> {
         let mut effects = self.unrecorded.clone();
         self.step(input, &mut effects)?;
         let prompt = effects.iter().find_map(|effect| match effect {
@@ -85,7 +85,7 @@ impl SessionActor {
             _ => None,
         });
         let set = effects.iter().find_map(|effect| match effect {
-            StepEffect::Send { message: Outbound::Set { number, .. }, .. } => Some(*number),
+            StepEffect::Send { message: AgentCommand::ChangeSetting { number, .. }, .. } => Some(*number),
             _ => None,
         });
         let starts = effects.contains(&StepEffect::Spawn);

@@ -7,11 +7,11 @@ use super::output::OutputLine;
 use super::{FoundProcess, SessionActor, StartError, until};
 use crate::session::commit::AfterCommit;
 use crate::session::handle::StopOutcome;
-use crate::session::state::{AgentExit, Input};
+use crate::session::state::{AgentExit, SessionInput};
 use intercom_failpoint as failpoint;
 use intercom_host::{AgentProcess, ProcessExit};
-use intercom_store::{Found as Stored, OutgoingChange};
-use intercom_types::{Delivery, Wording};
+use intercom_store::{IdLookup as Stored, OutgoingChange};
+use intercom_types::{Delivery, PromptBody};
 
 /// The time that a look at an agent's processes may take before it counts as blind.
 const LOOKING: Duration = Duration::from_secs(2);
@@ -19,15 +19,15 @@ const LOOKING: Duration = Duration::from_secs(2);
 impl SessionActor {
     /// Goes on where an earlier daemon stopped.
     pub(super) async fn take_up(&mut self, found: FoundProcess) {
-        self.desk.publish(found.process.observer());
+        self.mailbox.publish(found.process.observer());
         (self.consumed, self.committed) = (found.consumed, found.consumed);
         let pid = found.process.identity.pid;
         self.process = Some(found.process);
         // It may have been started and not recorded.
         if self.state.pid().is_none() {
-            self.absorb(vec![Input::Spawned { pid }], None).await;
+            self.absorb(vec![SessionInput::Spawned { pid }], None).await;
         }
-        self.absorb(vec![Input::Found], None).await;
+        self.absorb(vec![SessionInput::Found], None).await;
         // What is not known to have arrived is sent again: it is taken once.
         let mut settled = Vec::new();
         if let Some(process) = &self.process {
@@ -40,7 +40,7 @@ impl SessionActor {
             }
         }
         self.settle(settled).await;
-        self.resume_errands().await;
+        self.resume_host_calls().await;
         // It may have been told to stop and died before it told the shim, which heeds the first time only.
         if let Some(how) = self.state.stopping() {
             self.perform(vec![AfterCommit::Stop(how)]);
@@ -51,7 +51,7 @@ impl SessionActor {
     pub(super) async fn spawn(&mut self) {
         let spawned = match self.plan.spec.clone() {
             Err(cause) => Err(cause),
-            Ok(spec) => AgentProcess::spawn(spec, &self.plan.keep, self.plan.startup_timeout)
+            Ok(spec) => AgentProcess::spawn(spec, &self.plan.runtime_dir, self.plan.startup_timeout)
                 .await
                 .map_err(|error| error.to_string()),
         };
@@ -59,10 +59,10 @@ impl SessionActor {
             Ok(process) => {
                 let pid = process.identity.pid;
                 tracing::info!(pid, "the agent runs");
-                self.desk.publish(process.observer());
+                self.mailbox.publish(process.observer());
                 self.process = Some(process);
                 failpoint::visit("process.spawned");
-                self.absorb(vec![Input::Spawned { pid }], Some(0)).await;
+                self.absorb(vec![SessionInput::Spawned { pid }], Some(0)).await;
                 failpoint::visit("spawned.committed");
                 self.answer_start(Ok(()));
                 // What is told first may be what it was started for.
@@ -72,7 +72,7 @@ impl SessionActor {
             }
             Err(cause) => {
                 tracing::warn!(?cause, "the agent could not be started");
-                self.absorb(vec![Input::SpawnFailed { cause: cause.clone() }], None).await;
+                self.absorb(vec![SessionInput::SpawnFailed { cause: cause.clone() }], None).await;
                 if let Some(waking) = self.waking.take() {
                     waking.send(Delivery::Failed(cause.clone())).ok(); // the caller may have gone
                 }
@@ -83,10 +83,11 @@ impl SessionActor {
 
     /// Its process went with an earlier daemon, and took its status with it.
     pub(super) async fn lost(&mut self, reason: String) {
-        self.resume_errands().await;
-        self.finish_errands().await;
+        self.resume_host_calls().await;
+        self.finish_host_calls().await;
         let gone = AgentExit { reason, unanswered: self.plan.driver.unanswered(), ..AgentExit::default() };
-        self.absorb_with(vec![Input::Exited(Box::new(gone))], None, vec![OutgoingChange::Cleared]).await;
+        self.absorb_with(vec![SessionInput::Exited(Box::new(gone))], None, vec![OutgoingChange::Cleared])
+            .await;
         self.answer_start(Ok(()));
     }
 
@@ -101,7 +102,7 @@ impl SessionActor {
             self.looking = Some(look);
         }
         let seen = seen.ok().and_then(Result::ok).flatten();
-        self.absorb(vec![Input::Watch(seen.map(Box::new))], None).await;
+        self.absorb(vec![SessionInput::Watch(seen.map(Box::new))], None).await;
     }
 
     /// Without a process, until it is time for the next one, or somebody has the first one started.
@@ -109,10 +110,10 @@ impl SessionActor {
         let leave = self.leave.clone();
         tokio::select! {
             biased;
-            Some(message) = self.desk.inbox.recv() => {
+            Some(message) = self.mailbox.inbox.recv() => {
                 self.serve(message).await;
                 if self.state.is_waking() {
-                    self.plan = (Arc::clone(&self.plan.again))(self.state.generation()); // as it is configured now
+                    self.plan = (Arc::clone(&self.plan.next_plan))(self.state.generation()); // as it is configured now
                     self.spawn().await;
                 }
             }
@@ -123,15 +124,15 @@ impl SessionActor {
 
     /// The next generation, with nothing left of the last.
     pub(super) async fn restart(&mut self) {
-        let repeats = self.vigil().restart.repeat_prompt;
+        let repeats = self.watch_policy().restart.repeat_prompt;
         let prompt = match self.state.unfinished().filter(|_| repeats) {
             None => None,
             Some(id) => match (self.store.prompt(id.to_string()).await, self.store.content(id).await) {
-                (Ok(Stored::One(prompt)), Ok(content)) => Some(Wording { text: prompt.text, content }),
+                (Ok(Stored::One(prompt)), Ok(content)) => Some(PromptBody { text: prompt.text, content }),
                 _ => None, // it is not told twice rather than not started
             },
         };
-        let again = Arc::clone(&self.plan.again);
+        let again = Arc::clone(&self.plan.next_plan);
         self.plan = again(self.state.generation() + 1);
         if !self.state.is_waking() {
             self.plan.driver.inherit(self.state.driver());
@@ -140,7 +141,7 @@ impl SessionActor {
         (self.consumed, self.committed, self.held) = (0, 0, 0);
         (self.more, self.rejections) = (false, 0);
         self.arrivals.clear(); // numbers begin anew
-        self.absorb(vec![Input::Restart { prompt }], None).await;
+        self.absorb(vec![SessionInput::Restart { prompt }], None).await;
         failpoint::visit("restart.committed");
         self.spawn().await;
     }
@@ -172,13 +173,14 @@ impl SessionActor {
         self.settle(self.state.under_way(written).map(|n| (n, None)).collect()).await;
         self.stopped = StopOutcome { steps: steps.clone(), killed, unrecorded: false };
         failpoint::visit("exit.heard");
-        self.finish_errands().await;
+        self.finish_host_calls().await;
         let unanswered = self.plan.driver.unanswered();
         let gone = AgentExit { exit, reason, steps, killed, stderr_tail, unanswered, rescued };
-        self.absorb_with(vec![Input::Exited(Box::new(gone))], None, vec![OutgoingChange::Cleared]).await;
+        self.absorb_with(vec![SessionInput::Exited(Box::new(gone))], None, vec![OutgoingChange::Cleared])
+            .await;
         failpoint::visit("exit.committed");
         if let Some(process) = self.process.take() {
-            process.bury();
+            process.remove_files();
         }
     }
 }

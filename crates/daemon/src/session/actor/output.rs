@@ -12,10 +12,10 @@ use futures_util::FutureExt;
 
 use super::{BATCH_BYTES, BATCH_ROWS, SessionActor};
 use crate::session::commit::{self, AfterCommit};
-use crate::session::state::{Input, SessionState};
+use crate::session::state::{SessionInput, SessionState};
 use intercom_failpoint as failpoint;
 use intercom_store::SessionWrite;
-use intercom_types::Said;
+use intercom_types::AgentMessage;
 use intercom_wire::driver::Driver;
 use intercom_wire::frame::Frame;
 
@@ -55,7 +55,7 @@ struct StepCheckpoint {
 
 /// Everything that lines have come to, ready to be recorded; `None` if they mean nothing. How far blank lines go is
 /// recorded with the next one that is not.
-type Prepared = Option<(SessionWrite, Vec<AfterCommit>)>;
+type PreparedWrite = Option<(SessionWrite, Vec<AfterCommit>)>;
 
 impl SessionActor {
     /// Makes a bounded number of messages in `buf` into events.
@@ -76,7 +76,7 @@ impl SessionActor {
         }
         // A message longer than the journal may grow cannot wait for its end. Killed in the middle of it, the next daemon
         // takes the rest for another line that is no use.
-        if self.held >= self.plan.keep.journal_cap_bytes / 2 {
+        if self.held >= self.plan.runtime_dir.journal_cap_bytes / 2 {
             self.consumed += std::mem::take(&mut self.held);
         }
         self.digest_lines(lines).await;
@@ -140,7 +140,7 @@ impl SessionActor {
         &mut self,
         lines: &[OutputLine],
         handling: LineHandling<'_>,
-    ) -> Result<Prepared, String> {
+    ) -> Result<PreparedWrite, String> {
         // Unwind safe: what was changed is put back, and nothing else is touched.
         AssertUnwindSafe(self.prepare(lines, handling))
             .catch_unwind()
@@ -148,9 +148,9 @@ impl SessionActor {
             .map_err(|panic| cause_of(&*panic))
     }
 
-    async fn prepare(&mut self, lines: &[OutputLine], handling: LineHandling<'_>) -> Prepared {
+    async fn prepare(&mut self, lines: &[OutputLine], handling: LineHandling<'_>) -> PreparedWrite {
         let mut effects = self.unrecorded.clone();
-        let (vigil, mut said) = (self.vigil(), Vec::new());
+        let (vigil, mut said) = (self.watch_policy(), Vec::new());
         let spent_elsewhere = self.spent_elsewhere(&vigil);
         let mut means_something = false;
         for line in lines {
@@ -158,15 +158,15 @@ impl SessionActor {
             match handling {
                 LineHandling::Normal => driver.decode(&line.frame, &mut said),
                 LineHandling::Failed(reason) => driver.decode_failed(&line.frame, reason, &mut said),
-                LineHandling::Dropped(reason) => said.push(Driver::dropped(&line.frame, reason)),
+                LineHandling::Dropped(reason) => said.push(Driver::reject_frame(&line.frame, reason)),
             }
             inspect("line.decoded", line, handling);
             means_something |= !said.is_empty();
             for said in said.drain(..) {
                 let input = match said {
-                    Said::Clearance(ask) => self.assessed(ask).await,
-                    Said::Errand(errand) => self.looked_at(*errand).await,
-                    said => Input::Said(Box::new(said)),
+                    AgentMessage::Clearance(ask) => self.assessed(ask).await,
+                    AgentMessage::HostCall(errand) => self.assess_host_call(*errand).await,
+                    said => SessionInput::AgentMessage(Box::new(said)),
                 };
                 let settings = self.plan.step_settings(&vigil, spent_elsewhere);
                 if let Err(refused) = commit::step(&mut self.state, settings, input, &mut effects) {
@@ -182,7 +182,7 @@ impl SessionActor {
         })
     }
 
-    async fn record(&mut self, prepared: Prepared, end: u64) {
+    async fn record(&mut self, prepared: PreparedWrite, end: u64) {
         let Some((write, todo)) = prepared else { return };
         self.unrecorded.clear();
         self.committed = end;

@@ -13,7 +13,7 @@ use tokio::sync::watch;
 use tokio_util::task::AbortOnDropHandle;
 
 use super::{ASSESSING, RETRY_LAST, SessionActor};
-use crate::session::state::{Input, RequestAssessor, SessionSpec};
+use crate::session::state::{RequestAssessor, SessionInput, SessionSpec};
 use intercom_failpoint as failpoint;
 use intercom_store::{ClearanceFilter, Store, StoreError};
 use intercom_types::{Clearance, ClearanceId, ClearanceStatus, Outcome, Ruling};
@@ -72,7 +72,7 @@ impl SessionActor {
         match step {
             ReassessmentStep::PolicyChanged => {
                 self.reassessment.version = *self.reassessment.policy.borrow();
-                let (store, judge) = (self.store.clone(), Arc::clone(&self.plan.judge));
+                let (store, judge) = (self.store.clone(), Arc::clone(&self.plan.assessor));
                 let about = self.state.spec().clone();
                 self.reassessment.task = self
                     .state
@@ -83,7 +83,7 @@ impl SessionActor {
             ReassessmentStep::Ruled(rulings) => {
                 failpoint::visit("policy.ruled");
                 let inputs =
-                    rulings.into_iter().map(|(clearance, ruling)| Input::Ruled { clearance, ruling });
+                    rulings.into_iter().map(|(clearance, ruling)| SessionInput::Ruled { clearance, ruling });
                 self.absorb(inputs.collect(), None).await;
             }
         }

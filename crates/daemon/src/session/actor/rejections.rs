@@ -4,7 +4,7 @@ use super::SessionActor;
 use crate::session::state::StepEffect;
 use intercom_redact::redact;
 use intercom_types::event::LineRejected;
-use intercom_types::{Event, NewEvent, Rejection};
+use intercom_types::{Event, LineRejection, NewEvent};
 
 /// Unusable lines that are worth a warning each, per process; the rest is in the log only.
 const LOUD_REJECTIONS: u32 = 20;
@@ -22,7 +22,7 @@ impl SessionActor {
         }
     }
 
-    fn warn_of(&mut self, rejection: &Rejection) {
+    fn warn_of(&mut self, rejection: &LineRejection) {
         self.rejections += 1;
         if self.rejections > LOUD_REJECTIONS {
             return;

@@ -8,11 +8,11 @@ use std::time::Duration;
 
 use tokio_util::sync::CancellationToken;
 
-use super::errands::HostCallReport;
-use crate::session::errand::TerminalRun;
+use super::host_calls::HostCallReport;
+use crate::session::host_call::TerminalRun;
 use crate::session::tail::OutputTail;
 use intercom_host::{
-    AgentProcess, CgroupLimits, PART_VARIABLE, ProcessNews, ProcessSpec, RuntimeDir, StopLadder,
+    AgentProcess, CgroupLimits, PART_VARIABLE, ProcessEvent, ProcessSpec, RuntimeDir, StopLadder,
     output_start, resolve_program,
 };
 use intercom_types::Exit;
@@ -84,8 +84,8 @@ impl TerminalHandle {
             let (mut open, mut ending, mut killing) = (true, false, false);
             let departure = loop {
                 tokio::select! {
-                    news = process.news.recv() => match news {
-                        Some(ProcessNews::Exited(departure)) => break Some(departure),
+                    news = process.events.recv() => match news {
+                        Some(ProcessEvent::Exited(departure)) => break Some(departure),
                         Some(_) => {}
                         None => break None,
                     },

@@ -8,8 +8,8 @@ use tokio::sync::oneshot;
 use super::SessionActor;
 use crate::session::commit::AfterCommit;
 use crate::session::handle::{CommandError, SessionCommand, StopOutcome};
-use crate::session::state::{Input, StepEffect};
-use intercom_host::ProcessNews;
+use crate::session::state::{SessionInput, StepEffect};
+use intercom_host::ProcessEvent;
 use intercom_store::StoreError;
 
 impl SessionActor {
@@ -26,7 +26,7 @@ impl SessionActor {
             return;
         }
         let mut effects = Vec::new();
-        if let Err(refused) = self.step(Input::Stop { how, by }, &mut effects) {
+        if let Err(refused) = self.step(SessionInput::Stop { how, by }, &mut effects) {
             reply.send(Err(refused.into())).ok(); // as above
             return;
         }
@@ -37,7 +37,9 @@ impl SessionActor {
         self.perform(if stop.is_empty() { Vec::new() } else { vec![AfterCommit::Stop(how)] });
         self.stoppers.push(reply);
         // It may have gone meanwhile, or there was none.
-        if self.state.is_ended() || self.unheard.iter().any(|news| matches!(news, ProcessNews::Exited(_))) {
+        if self.state.is_ended()
+            || self.deferred_news.iter().any(|news| matches!(news, ProcessEvent::Exited(_)))
+        {
             self.tell_stoppers();
         }
     }
@@ -58,13 +60,13 @@ impl SessionActor {
             let process = &mut self.process;
             let news = async {
                 match process {
-                    Some(process) => process.news.recv().await,
+                    Some(process) => process.events.recv().await,
                     None => None,
                 }
             };
             tokio::select! {
                 biased;
-                Some(message) = self.desk.inbox.recv() => match message {
+                Some(message) = self.mailbox.inbox.recv() => match message {
                     SessionCommand::Command { reply, .. } | SessionCommand::Agent { reply, .. } => {
                         let busy = StoreError::Unavailable("an earlier write is being tried again".to_owned());
                         reply.send(Err(busy.into())).ok(); // the caller may have gone
@@ -73,13 +75,13 @@ impl SessionActor {
                     SessionCommand::Drain { by, reply } => self.stop_unrecorded(StopMode::Stop, by, reply),
                 },
                 Some(news) = news => {
-                    if let ProcessNews::Exited(departure) = &news {
+                    if let ProcessEvent::Exited(departure) = &news {
                         let (steps, killed) = (departure.steps.clone(), departure.killed);
                         self.stopped = StopOutcome { steps, killed, unrecorded: false };
                         self.end_terminals_unrecorded().await;
                         self.tell_stoppers();
                     }
-                    self.unheard.push_back(news);
+                    self.deferred_news.push_back(news);
                 }
                 () = &mut deadline => return,
             }

@@ -3,7 +3,7 @@
 use serde::{Deserialize, Serialize};
 
 use super::{ActivityTracker, WatchPolicy};
-use intercom_types::{LadderChoice, Rung, Situation, Standing, Time};
+use intercom_types::{AgentCondition, LadderChoice, Rung, Situation, Time};
 
 use std::time::Duration;
 
@@ -112,7 +112,12 @@ impl ActivityTracker {
 
     /// Returns the moves that are due against a stall: at most one step, after the report that the one before
     /// has failed.
-    pub(crate) fn climb(&mut self, standing: &Standing, now: Time, vigil: &WatchPolicy) -> Vec<LadderMove> {
+    pub(crate) fn climb(
+        &mut self,
+        standing: &AgentCondition,
+        now: Time,
+        vigil: &WatchPolicy,
+    ) -> Vec<LadderMove> {
         let rungs = self.rungs(vigil).to_vec();
         if !standing.state.is_stall() || self.is_snoozed(now) || rungs.is_empty() {
             return Vec::new();
@@ -160,7 +165,7 @@ impl ActivityTracker {
 
     /// A person acts: the ladder begins anew. Whether it had been climbed.
     pub(crate) fn reset(&mut self, now: Time) -> bool {
-        self.heard(now);
+        self.record_sign_of_life(now);
         self.relapse = None;
         self.episode.take().is_some()
     }

@@ -37,7 +37,7 @@ fn setting(now: Time) -> WatchSetting {
 /// Something was said at 0; then it is looked at every 30 seconds, and each time `look` says what is seen.
 fn watched(seconds: i64, look: impl Fn(i64) -> Option<ProcessActivity>) -> (ActivityTracker, WatchSetting) {
     let mut watch = ActivityTracker::default();
-    watch.heard(at(0));
+    watch.record_sign_of_life(at(0));
     for second in (1..=seconds).filter(|second| second % 30 == 0) {
         watch.look(look(second), at(second), &vigil());
     }
@@ -46,7 +46,7 @@ fn watched(seconds: i64, look: impl Fn(i64) -> Option<ProcessActivity>) -> (Acti
 
 #[track_caller]
 fn check(watch: &ActivityTracker, setting: &WatchSetting, expected: &str) {
-    assert_eq!(watch.standing(setting, &vigil()).sentence(setting.now), expected);
+    assert_eq!(watch.condition(setting, &vigil()).sentence(setting.now), expected);
 }
 
 #[test]
@@ -67,7 +67,7 @@ fn silence_with_nothing_running() {
 #[test]
 fn one_look_is_not_enough_to_say_that_nothing_happens() {
     let mut watch = ActivityTracker::default();
-    watch.heard(at(0));
+    watch.record_sign_of_life(at(0));
     watch.look(Some(asleep()), at(1000), &vigil());
     check(&watch, &setting(at(1000)), "quiet 16m: nothing said, nothing runs");
     watch.look(Some(asleep()), at(1010), &vigil());
@@ -138,7 +138,7 @@ fn every_counter_is_activity_and_none_is_needed() {
         };
         let (watch, setting) = watched(900, look);
         let expected = if *works { Situation::Working } else { Situation::Stuck };
-        assert_eq!(watch.standing(&setting, &vigil()).state, expected, "change {at}");
+        assert_eq!(watch.condition(&setting, &vigil()).state, expected, "change {at}");
     }
 }
 
@@ -146,13 +146,13 @@ fn every_counter_is_activity_and_none_is_needed() {
 fn heartbeats_count_but_not_for_ever() {
     let beating = |progress: fn(i64) -> u64, seconds: i64| {
         let mut watch = ActivityTracker::default();
-        watch.heard(at(0));
+        watch.record_sign_of_life(at(0));
         for second in (1..=seconds).filter(|second| second % 20 == 0) {
             watch.beat(progress(second), at(second));
             watch.look(Some(asleep()), at(second), &vigil());
         }
         watch.look(Some(asleep()), at(seconds), &vigil());
-        watch.standing(&setting(at(seconds)), &vigil())
+        watch.condition(&setting(at(seconds)), &vigil())
     };
     assert_eq!(beating(|_| 1, 1790).state, Situation::Working);
     // The first one was progress; half an hour later they do not count any more, and five minutes later it is stuck.
@@ -233,9 +233,9 @@ fn a_limit_is_waited_out_and_resumed_if_that_is_wanted_and_near() {
 #[test]
 fn reading_a_line_of_ours_is_no_work_of_its_own() {
     let (mut watch, setting) = watched(330, |_| Some(asleep()));
-    let standing = watch.standing(&setting, &vigil());
+    let standing = watch.condition(&setting, &vigil());
     assert_eq!(watch.climb(&standing, at(330), &vigil()).len(), 1);
-    watch.told(at(330));
+    watch.record_delivery(at(330));
     let worked = |cpu_millis| Some(ProcessActivity { cpu_millis, ..asleep() });
     for (second, cpu, stirred) in [(345, 9000, false), (360, 9000, false), (375, 18_000, true)] {
         watch.look(worked(cpu), at(second), &vigil());

@@ -2,10 +2,10 @@
 
 use super::interrupt::CANCELLED;
 use super::{
-    DecisionTerms, DecisionWords, EffectSink, LifeStage, OpenClearance, OutboundKind, RequestAssessment,
+    DecisionDetails, DecisionTerms, EffectSink, LifeStage, OpenClearance, OutboundKind, RequestAssessment,
     RequestSubject, SessionState,
 };
-use crate::session::errand::{HostCallAssessment, HostCallError};
+use crate::session::host_call::{HostCallAssessment, HostCallError};
 use intercom_policy as policy;
 use intercom_types::event::{
     AgentRequest, ClearanceOutcome, ClearanceRequested, LineRejected, QuestionAsked, RawMessage,
@@ -13,8 +13,9 @@ use intercom_types::event::{
 };
 use intercom_types::text::short;
 use intercom_types::{
-    Ask, Call, ClearanceId, Event, EventKind, Fault, FaultCode, Json, Line, Outbound, Outcome, Progress,
-    QuestionId, Rejection, RequestId, Risk, Ruling, Said, VIA_POLICY, Verdict,
+    AgentCommand, AgentMessage, ClearanceId, ClearanceRequest, Event, EventKind, FaultCode,
+    HeartbeatProgress, Json, LineExcerpt, LineRejection, Outcome, QuestionId, RequestFault, RequestId, Risk,
+    Ruling, ToolCallState, VIA_POLICY, Verdict,
 };
 
 pub(super) fn unknown(message: Json) -> Event {
@@ -22,24 +23,29 @@ pub(super) fn unknown(message: Json) -> Event {
 }
 
 /// Banners and noise are no work; the first usable message is.
-fn is_work(said: &Said) -> bool {
+fn is_work(said: &AgentMessage) -> bool {
     !matches!(
         said,
-        Said::Rejected { .. }
-            | Said::Unknown { .. }
-            | Said::Echo(_)
-            | Said::Tell { .. }
-            | Said::Ready { .. }
-            | Said::LogInNeeded { .. }
-            | Said::Title(_)
-            | Said::Controls(_)
-            | Said::Steps(_)
+        AgentMessage::Rejected { .. }
+            | AgentMessage::Unknown { .. }
+            | AgentMessage::Echo(_)
+            | AgentMessage::DriverText { .. }
+            | AgentMessage::Ready { .. }
+            | AgentMessage::LogInNeeded { .. }
+            | AgentMessage::Title(_)
+            | AgentMessage::Controls(_)
+            | AgentMessage::Steps(_)
     )
 }
 
 impl SessionState {
     /// A request for a clearance, with what was found out about it.
-    pub(super) fn asked(&mut self, ask: Ask, assessed: RequestAssessment, out: &mut EffectSink<'_, '_>) {
+    pub(super) fn clearance_requested(
+        &mut self,
+        ask: ClearanceRequest,
+        assessed: RequestAssessment,
+        out: &mut EffectSink<'_, '_>,
+    ) {
         self.heard_from(out);
         self.open_clearance(ask, assessed, out);
     }
@@ -47,8 +53,8 @@ impl SessionState {
     pub(super) fn heard_from(&mut self, out: &mut EffectSink<'_, '_>) {
         self.not_quiet(None, out);
         self.alive("output", out);
-        self.oversight.quietly().tracker.unlimited();
-        self.failures.quietly().unserved = None;
+        self.oversight.mut_unchanged().tracker.unlimited();
+        self.failures.mut_unchanged().unserved = None;
         self.speaks(out);
     }
 
@@ -62,8 +68,8 @@ impl SessionState {
     }
 
     /// The end of another turn than the one that runs: kept, and nothing ends.
-    fn is_late_end(&mut self, said: &Said, out: &mut EffectSink<'_, '_>) -> bool {
-        let Said::TurnEnd { turn, message, .. } = said else { return false };
+    fn is_late_end(&mut self, said: &AgentMessage, out: &mut EffectSink<'_, '_>) -> bool {
+        let AgentMessage::TurnEnd { turn, message, .. } = said else { return false };
         if !self.takes_late_end(*turn) {
             return false;
         }
@@ -72,119 +78,133 @@ impl SessionState {
         true
     }
 
-    pub(super) fn said(&mut self, said: Said, out: &mut EffectSink<'_, '_>) {
+    pub(super) fn agent_message(&mut self, said: AgentMessage, out: &mut EffectSink<'_, '_>) {
         self.not_quiet(Some(&said), out);
         if self.is_late_end(&said, out) {
             return;
         }
         match &said {
-            Said::Heartbeat { mark, .. } => self.beats(*mark, out),
+            AgentMessage::Heartbeat { fingerprint: mark, .. } => self.beats(*mark, out),
             // That it lets go of a turn that we cancelled does not mean that it will work.
-            Said::TurnEnd { .. } if self.turns.cancelled_by.is_some() => {}
-            Said::Echo(_) => {}
+            AgentMessage::TurnEnd { .. } if self.turns.cancelled_by.is_some() => {}
+            AgentMessage::Echo(_) => {}
             _ => self.alive("output", out),
         }
         if is_work(&said) {
             self.speaks(out);
         }
         match said {
-            Said::Status { params } => out.record(Event::Status(RawMessage(params))),
-            Said::Heartbeat { params, progress, mark: _, steps } => {
+            AgentMessage::Status { params } => out.record(Event::Status(RawMessage(params))),
+            AgentMessage::Heartbeat { params, progress, fingerprint: _, steps } => {
                 out.record(Event::Heartbeat(RawMessage(params)));
                 self.steps(steps);
-                if progress == Progress::Completed {
+                if progress == HeartbeatProgress::Completed {
                     self.complete_turn(out);
                 }
                 self.prompt_with_heartbeat(out);
             }
-            Said::Steps(steps) => self.steps(steps),
-            Said::Title(title) => self.title(title),
-            Said::Controls(controls) => self.controls(*controls),
-            Said::IsSet { set, result } => {
+            AgentMessage::Steps(steps) => self.steps(steps),
+            AgentMessage::Title(title) => self.title(title),
+            AgentMessage::Controls(controls) => self.controls(*controls),
+            AgentMessage::SettingAccepted { set, result } => {
                 out.record(Event::SettingAccepted(SettingAccepted { set, result }));
             }
-            Said::NotSet { set, reason, error } => {
+            AgentMessage::SettingRefused { set, reason, error } => {
                 out.record(Event::SettingRefused(SettingRefused { set, reason, error }));
             }
-            Said::Cost { micros, currency } => self.cost(micros, currency.as_deref(), out),
-            Said::Echo(event) => out.record(event),
-            Said::Update { params } => out.record(Event::Update(RawMessage(params))),
-            Said::Tell { text } => self.send(Outbound::Text(text), OutboundKind::Other, out),
-            Said::Ready { steers, lists, resumed, takes, info } => {
+            AgentMessage::Cost { micros, currency } => self.cost(micros, currency.as_deref(), out),
+            AgentMessage::Echo(event) => out.record(event),
+            AgentMessage::Update { params } => out.record(Event::Update(RawMessage(params))),
+            AgentMessage::DriverText { text } => {
+                self.send(AgentCommand::Text(text), OutboundKind::Other, out)
+            }
+            AgentMessage::Ready {
+                supports_steering: steers,
+                supports_session_list: lists,
+                resumed,
+                prompt_capabilities: takes,
+                info,
+            } => {
                 self.agent.lists = lists;
                 self.agent.told.takes = Some(takes);
                 if !resumed {
-                    self.agent.told.spent.anew();
+                    self.agent.told.spent.reset_process_cost();
                 }
                 self.ready(steers, Some(info), !resumed, out);
             }
-            Said::Listed { result, ok: true } => out.record(Event::AgentSessions(RawMessage(result))),
+            AgentMessage::SessionList { result, ok: true } => {
+                out.record(Event::AgentSessions(RawMessage(result)))
+            }
             // The agent's error as it came: this one answers no setting.
-            Said::Listed { result, ok: false } => {
+            AgentMessage::SessionList { result, ok: false } => {
                 let kind = EventKind::SettingRefused.as_str().into();
                 out.record(Event::Other { kind, data: result });
             }
-            Said::LogInNeeded { reason, words, how, untouched } => {
+            AgentMessage::LogInNeeded { reason, words, how, untouched } => {
                 self.failures.wants_log_in(&reason, &words, how);
                 self.failures.untouched = untouched;
             }
-            Said::Unusable { reason } => self.unusable(reason, out),
-            Said::Withdrawn { request, message } => self.withdrawn(request, message, out),
-            Said::NotSteered { message, no_turn } => self.not_steered(message, no_turn, out),
-            Said::Limited { kind, resets, params } => self.limited(kind, resets, params, out),
-            Said::Clearance(ask) => self.open_clearance(ask, RequestAssessment::default(), out),
+            AgentMessage::Unusable { reason } => self.unusable(reason, out),
+            AgentMessage::Withdrawn { request, message } => self.withdrawn(request, message, out),
+            AgentMessage::SteeringRefused { message, no_turn } => self.not_steered(message, no_turn, out),
+            AgentMessage::Limited { kind, resets, params } => self.limited(kind, resets, params, out),
+            AgentMessage::Clearance(ask) => self.open_clearance(ask, RequestAssessment::default(), out),
             // What nobody has looked at is not done.
-            Said::Errand(errand) => {
-                self.errand(
+            AgentMessage::HostCall(errand) => {
+                self.request_host_call(
                     *errand,
                     HostCallAssessment::Refused(HostCallError::failed("its agent has gone")),
                     out,
                 );
             }
-            Said::Question { request, text, sort, params, line } => {
+            AgentMessage::Question { request, text, sort, params, line } => {
                 if self.is_open(&request) {
                     return self.duplicate(request, line, "prompt/forward", out);
                 }
-                self.oversight.quietly().tracker.unlimited();
+                self.oversight.mut_unchanged().tracker.unlimited();
                 self.open_question(request, text, sort, params, out);
             }
-            Said::Tool { acts, call, params } => {
-                self.failures.quietly().unserved = None;
-                self.oversight.quietly().tracker.unlimited();
-                if let Some(Call { id, title, open }) = call {
+            AgentMessage::Tool { changes_something: acts, call, params } => {
+                self.failures.mut_unchanged().unserved = None;
+                self.oversight.mut_unchanged().tracker.unlimited();
+                if let Some(ToolCallState { id, title, open }) = call {
                     self.oversight.tracker.tool(&id, &title, open, out.now());
                 }
                 self.tool(acts, params, out);
             }
-            Said::Outcome { request, outcome, params } => self.outcome(&request, outcome, params, out),
+            AgentMessage::Outcome { request, outcome, params } => {
+                self.outcome(&request, outcome, params, out)
+            }
             // Nothing ends, but nothing that was said is lost.
-            Said::TurnEnd { message, .. } if self.turns.turn.is_none() => out.record(unknown(message)),
-            Said::TurnEnd { stop_reason, tokens, params, failed, .. } => {
+            AgentMessage::TurnEnd { message, .. } if self.turns.turn.is_none() => {
+                out.record(unknown(message))
+            }
+            AgentMessage::TurnEnd { stop_reason, tokens, params, failed, .. } => {
                 self.agent.told.spent.add_turn(tokens);
                 self.agent_ends_turn(&stop_reason, params, failed, out);
             }
-            Said::Unknown { message, fault } => {
+            AgentMessage::Unknown { message, fault } => {
                 out.record(unknown(message));
                 self.fault(fault, out);
             }
-            Said::Rejected { rejection, fault } => {
-                self.failures.quietly().rejected(&rejection.excerpt);
+            AgentMessage::Rejected { rejection, fault } => {
+                self.failures.mut_unchanged().rejected(&rejection.excerpt);
                 out.record(Event::LineRejected(LineRejected(rejection)));
                 self.fault(fault, out);
             }
         }
     }
 
-    fn fault(&mut self, fault: Option<Fault>, out: &mut EffectSink<'_, '_>) {
+    fn fault(&mut self, fault: Option<RequestFault>, out: &mut EffectSink<'_, '_>) {
         if let Some(fault) = fault {
-            self.send(Outbound::Fault(fault), OutboundKind::Other, out);
+            self.send(AgentCommand::Fault(fault), OutboundKind::Other, out);
         }
     }
 
     /// Policy cannot be shown to bind an agent that acts and never asks.
     fn tool(&mut self, acts: bool, params: Json, out: &mut EffectSink<'_, '_>) {
         if acts && !self.requests.asked && self.requests.unenforced.is_none() {
-            let why = self.unenforced_because(out.vigil().asking_advice.as_deref());
+            let why = self.unenforced_because(out.watch_policy().asking_advice.as_deref());
             let event = SessionUnenforced { tool: params.clone(), why: Some(why.clone()) };
             out.record(Event::SessionUnenforced(event));
             self.requests.unenforced = Some(why);
@@ -213,7 +233,7 @@ impl SessionState {
 
     pub(super) fn open_clearance(
         &mut self,
-        mut ask: Ask,
+        mut ask: ClearanceRequest,
         assessed: RequestAssessment,
         out: &mut EffectSink<'_, '_>,
     ) {
@@ -223,7 +243,7 @@ impl SessionState {
         name_files_of_diff(&mut ask);
         let id = ClearanceId::from_seed(out.seed());
         let RequestAssessment { risk, computed, why, ruling, needed, limit, forbidden_by } = assessed;
-        let claimed = if ask.claims { Risk::of_claim(ask.claimed_risk.as_deref()) } else { Risk::Low };
+        let claimed = if ask.claims_risk { Risk::of_claim(ask.claimed_risk.as_deref()) } else { Risk::Low };
         let risk = risk.max(claimed).max(computed);
         let expires_at = limit.map(|(limit, _)| out.now().plus(limit));
         let on_expiry = limit.map_or(Verdict::Deny, |(_, verdict)| verdict);
@@ -263,7 +283,7 @@ impl SessionState {
     pub(super) fn ruled(&mut self, id: ClearanceId, ruling: Ruling, out: &mut EffectSink<'_, '_>) {
         if self.steerable().is_ok() && self.requests.clearances.contains_key(&id) {
             self.rule(id, ruling, true, out);
-            self.oversight.tracker.heard(out.now()); // it was not its turn to speak until now
+            self.oversight.tracker.record_sign_of_life(out.now()); // it was not its turn to speak until now
         }
     }
 
@@ -279,7 +299,7 @@ impl SessionState {
         // What the agent asks about in its own way, only people can answer.
         let Ok(option) = self.chosen(id, verdict, None) else { return };
         let (reason, via) = (Some(ruling.why.clone()), VIA_POLICY.to_owned());
-        let words = DecisionWords { reason, option, by, via, ruling: new.then_some(ruling) };
+        let words = DecisionDetails { reason, option, by, via, ruling: new.then_some(ruling) };
         if let Some(open) = self.requests.clearances.remove(&id) {
             self.close_decided(id, open, verdict, words, out);
         }
@@ -288,7 +308,7 @@ impl SessionState {
     /// The agent does not want to know any more.
     fn withdrawn(&mut self, request: RequestId, message: Json, out: &mut EffectSink<'_, '_>) {
         const WHY: &str = "the agent took it back";
-        if self.withdraw_errand(&request, out) {
+        if self.withdraw_host_call(&request, out) {
             return;
         }
         let (clearance, question) =
@@ -303,7 +323,7 @@ impl SessionState {
             self.close_question(id, WHY, out);
         }
         self.fault(
-            Some(Fault { request, code: FaultCode::Cancelled, message: "taken back".to_owned() }),
+            Some(RequestFault { request, code: FaultCode::Cancelled, message: "taken back".to_owned() }),
             out,
         );
     }
@@ -337,12 +357,12 @@ impl SessionState {
     pub(super) fn duplicate(
         &mut self,
         request: RequestId,
-        line: Line,
+        line: LineExcerpt,
         method: &str,
         out: &mut EffectSink<'_, '_>,
     ) {
         let reason = format!("a request with id {request} is open already");
-        let rejection = Rejection {
+        let rejection = LineRejection {
             reason: reason.clone(),
             excerpt: line.excerpt,
             bytes: line.bytes,
@@ -350,7 +370,7 @@ impl SessionState {
             field: Some("id".to_owned()),
         };
         out.record(Event::LineRejected(LineRejected(rejection)));
-        self.fault(Some(Fault { request, code: FaultCode::DuplicateId, message: reason }), out);
+        self.fault(Some(RequestFault { request, code: FaultCode::DuplicateId, message: reason }), out);
     }
 
     /// With `prompt_delivery = "heartbeat"`, one prompt leaves with each heartbeat.
@@ -365,7 +385,7 @@ impl SessionState {
 const MAX_DIFF_FILES: usize = 20;
 
 /// Adds the files that a diff names: the file that the agent names beside it may be another one.
-fn name_files_of_diff(ask: &mut Ask) {
+fn name_files_of_diff(ask: &mut ClearanceRequest) {
     let names = ask.diff.as_deref().map(policy::files_in_diff).unwrap_or_default();
     // Agents that name the file elsewhere write `--- a` and `+++ b`.
     let is_placeholder = |name: &String| ["a", "b"].contains(&name.as_str());

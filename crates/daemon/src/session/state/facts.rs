@@ -2,12 +2,12 @@
 
 use serde::{Deserialize, Serialize};
 
-use intercom_types::{Json, Told};
+use intercom_types::{AgentInfo, Json};
 
 /// The facts that the agent told about itself, and the state that its driver has to remember.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub(super) struct AgentFacts {
-    pub(super) told: Told,
+    pub(super) told: AgentInfo,
     pub(super) driver: Option<Json>,
     /// Takes words during a turn.
     pub(super) steers: bool,

@@ -1,16 +1,16 @@
 //! The inputs of a session, and the reasons why one is refused.
 
 use super::{AdoptedProcess, RequestAssessment, SessionSpec};
-use crate::session::errand::{HostCallAssessment, HostCallError, HostCallResult};
+use crate::session::host_call::{HostCallAssessment, HostCallError, HostCallResult};
 use intercom_host::ProcessActivity;
 use intercom_types::{
-    Answer, Ask, ClearanceId, Errand, Exit, LadderChoice, Preset, PromptId, QuestionId, RequestId, Ruling,
-    Set, StopMode, Time, Verdict, Wording,
+    Answer, ClearanceId, ClearanceRequest, ControlChange, Exit, HostCall, LadderChoice, Preset, PromptBody,
+    PromptId, QuestionId, RequestId, Ruling, StopMode, Time, Verdict,
 };
 
 /// An input of a session.
 #[derive(Debug, Clone)]
-pub enum Input {
+pub enum SessionInput {
     // from the supervisor
     Launch {
         by: String,
@@ -29,7 +29,7 @@ pub enum Input {
     },
     /// It has rested long enough. With what it was asked last, if that is to be repeated.
     Restart {
-        prompt: Option<Wording>,
+        prompt: Option<PromptBody>,
     },
     /// Its process was found running, and nobody knows what it was told.
     Adopt(Box<AdoptedProcess>),
@@ -57,13 +57,13 @@ pub enum Input {
     },
     Exited(Box<AgentExit>),
     // from the driver
-    Said(Box<intercom_types::Said>),
+    AgentMessage(Box<intercom_types::AgentMessage>),
     /// A request for a clearance, with what was found out about it.
-    Asked(Box<Ask>, Box<RequestAssessment>),
+    ClearanceRequested(Box<ClearanceRequest>, Box<RequestAssessment>),
     /// Something that the agent wants us to do, with what was found out about it.
-    Errand(Box<Errand>, Box<HostCallAssessment>),
+    HostCall(Box<HostCall>, Box<HostCallAssessment>),
     /// The result of a host call.
-    Done {
+    HostCallDone {
         request: RequestId,
         result: Box<Result<HostCallResult, HostCallError>>,
     },
@@ -90,7 +90,7 @@ pub enum Input {
     Prompt {
         /// The id that the caller gave; without one, we choose it.
         id: Option<PromptId>,
-        wording: Wording,
+        wording: PromptBody,
         by: String,
     },
     TakeBack {
@@ -131,7 +131,7 @@ pub enum Input {
         by: String,
     },
     Set {
-        set: Set,
+        set: ControlChange,
         by: String,
     },
     /// No steps of the ladder until then.
@@ -178,7 +178,7 @@ pub struct AgentExit {
 
 /// Why an operator's wish was not carried out.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
-pub enum Refused {
+pub enum CommandRefusal {
     #[error("the session has ended")]
     Ended,
     #[error("the session is parked: it is resumed first")]

@@ -14,8 +14,8 @@
 use intercom_types::event::Interrupted;
 use serde::{Deserialize, Serialize};
 
-use super::{EffectSink, LifeStage, OutboundKind, Refused, SessionState};
-use intercom_types::{Event, Json, Outbound, Said, StopMode, Time, TurnId};
+use super::{CommandRefusal, EffectSink, LifeStage, OutboundKind, SessionState};
+use intercom_types::{AgentCommand, AgentMessage, Event, Json, StopMode, Time, TurnId};
 
 /// Why something of a cancelled turn is withdrawn.
 pub(super) const CANCELLED: &str = "the turn was cancelled";
@@ -56,7 +56,7 @@ impl SessionState {
         reason: String,
         by: &str,
         out: &mut EffectSink<'_, '_>,
-    ) -> Result<(), Refused> {
+    ) -> Result<(), CommandRefusal> {
         self.running()?;
         out.record(Event::Interrupted(Interrupted { reason: reason.clone(), by: by.to_owned() }));
         self.cancel_turn(reason, out);
@@ -64,7 +64,7 @@ impl SessionState {
     }
 
     pub(super) fn cancel_turn(&mut self, reason: String, out: &mut EffectSink<'_, '_>) {
-        self.send(Outbound::Interrupt { reason }, OutboundKind::Interrupt, out);
+        self.send(AgentCommand::Interrupt { reason }, OutboundKind::Interrupt, out);
         if self.spec.strict {
             self.cancel_open(CANCELLED, out);
         }
@@ -92,7 +92,7 @@ impl SessionState {
 
     /// The time for the agent to end its interrupted turn begins.
     pub(super) fn await_end(&mut self, out: &EffectSink<'_, '_>) {
-        let quiet = out.vigil().interrupt_quiet;
+        let quiet = out.watch_policy().interrupt_quiet;
         self.turns.cancelled_by = Some(out.now().plus(quiet));
         self.turns.interrupts.latest = Some(out.now().plus(quiet.saturating_mul(LONGEST)));
     }
@@ -109,21 +109,21 @@ impl SessionState {
     }
 
     /// The agent said something. Heartbeats do not show that it winds down.
-    pub(super) fn not_quiet(&mut self, said: Option<&Said>, out: &EffectSink<'_, '_>) {
-        if matches!(said, Some(Said::TurnEnd { .. })) {
+    pub(super) fn not_quiet(&mut self, said: Option<&AgentMessage>, out: &EffectSink<'_, '_>) {
+        if matches!(said, Some(AgentMessage::TurnEnd { .. })) {
             return;
         }
         if !self.turns.interrupts.heard {
-            self.turns.quietly().interrupts.heard = true;
+            self.turns.mut_unchanged().interrupts.heard = true;
             // Only then does it matter whether the agent has said something.
             let matters = self.turns.interrupts.unconfirmed > 0;
             self.turns.touch_if(matters);
         }
-        if matches!(said, Some(Said::Heartbeat { .. })) {
+        if matches!(said, Some(AgentMessage::Heartbeat { .. })) {
             return;
         }
         if let (Some(_), Some(latest)) = (self.turns.cancelled_by, self.turns.interrupts.latest) {
-            self.turns.cancelled_by = Some(out.now().plus(out.vigil().interrupt_quiet).min(latest));
+            self.turns.cancelled_by = Some(out.now().plus(out.watch_policy().interrupt_quiet).min(latest));
         }
     }
 
@@ -192,7 +192,7 @@ impl SessionState {
         }
         let reason = if self.spec.strict {
             // Its answer to this prompt is too late.
-            self.send(Outbound::Abandon, OutboundKind::Other, out);
+            self.send(AgentCommand::AbandonTurn, OutboundKind::Other, out);
             "cancelled, and never confirmed"
         } else {
             INTERRUPTED

@@ -2,8 +2,8 @@
 
 use super::watch::BY;
 use super::{
-    DecisionWords, EffectSink, Input, LifeStage, MAX_IN_FLIGHT, OpenClearance, OutboundKind, QueuedPrompt,
-    Refused, RequestSubject, SessionState, StepEffect,
+    CommandRefusal, DecisionDetails, EffectSink, LifeStage, MAX_IN_FLIGHT, OpenClearance, OutboundKind,
+    QueuedPrompt, RequestSubject, SessionInput, SessionState, StepEffect,
 };
 use intercom_types::event::{
     ClearanceApproved, ClearanceClosed, ClearanceDecided, ClearanceDelivered, ClearanceUndelivered,
@@ -12,48 +12,56 @@ use intercom_types::event::{
     SessionStopping,
 };
 use intercom_types::{
-    Answer, ClearanceId, ClearanceStatus, Event, Outbound, PromptId, QuestionId, RequestId, StopMode,
-    Verdict, Wording, agent,
+    AgentCommand, Answer, ClearanceId, ClearanceStatus, Event, PromptBody, PromptId, QuestionId, RequestId,
+    StopMode, Verdict, agent,
 };
 
 impl SessionState {
     /// Whatever a person does begins the ladder anew.
-    pub(super) fn operator(&mut self, input: Input, out: &mut EffectSink<'_, '_>) -> Result<(), Refused> {
+    pub(super) fn operator(
+        &mut self,
+        input: SessionInput,
+        out: &mut EffectSink<'_, '_>,
+    ) -> Result<(), CommandRefusal> {
         let by = match input {
-            Input::Prompt { id, wording, by } => {
+            SessionInput::Prompt { id, wording, by } => {
                 self.put_as(id, wording, by.clone(), false, out)?;
                 self.oversight.tracker.unlimited();
                 by
             }
-            Input::TakeBack { prompt, by } => return self.take_back(prompt, &by, out),
-            Input::Amend { prompt, text, place, by } => return self.amend(prompt, text, place, &by, out),
-            Input::Decide { clearance, verdict, reason, option, by, via } => {
-                let words = DecisionWords { reason, option, by: by.clone(), via, ruling: None };
+            SessionInput::TakeBack { prompt, by } => return self.take_back(prompt, &by, out),
+            SessionInput::Amend { prompt, text, place, by } => {
+                return self.amend(prompt, text, place, &by, out);
+            }
+            SessionInput::Decide { clearance, verdict, reason, option, by, via } => {
+                let words = DecisionDetails { reason, option, by: by.clone(), via, ruling: None };
                 self.decide(clearance, verdict, words, out)?;
                 by
             }
-            Input::Answer { question, answer, instruction, by } => {
+            SessionInput::Answer { question, answer, instruction, by } => {
                 self.answer(question, answer, instruction, by.clone(), out)?;
                 by
             }
-            Input::Nudge { message, by } => {
+            SessionInput::Nudge { message, by } => {
                 self.nudge(message, &by, out)?;
                 by
             }
-            Input::Interrupt { reason, by } => {
+            SessionInput::Interrupt { reason, by } => {
                 self.interrupt(reason, &by, out)?;
                 by
             }
-            Input::List { by: _ } => return self.list(out),
-            Input::Set { set, by } => {
+            SessionInput::List { by: _ } => return self.list(out),
+            SessionInput::Set { set, by } => {
                 self.set(set, &by, out)?;
                 by
             }
-            Input::Snooze { until, by } => return self.snooze(until, &by, out),
-            Input::Ladder { choice, by } => return self.choose_ladder(choice, &by, out),
-            Input::Preset { preset, widens, by } => return self.choose_preset(preset, widens, &by, out),
-            Input::Stop { how, by } => return self.stop(how, by, out),
-            Input::Seen { at, by } => {
+            SessionInput::Snooze { until, by } => return self.snooze(until, &by, out),
+            SessionInput::Ladder { choice, by } => return self.choose_ladder(choice, &by, out),
+            SessionInput::Preset { preset, widens, by } => {
+                return self.choose_preset(preset, widens, &by, out);
+            }
+            SessionInput::Stop { how, by } => return self.stop(how, by, out),
+            SessionInput::Seen { at, by } => {
                 self.seen(at, &by, out);
                 return Ok(());
             }
@@ -66,21 +74,21 @@ impl SessionState {
 
     pub(super) fn prompt(
         &mut self,
-        wording: Wording,
+        wording: PromptBody,
         by: String,
         out: &mut EffectSink<'_, '_>,
-    ) -> Result<(), Refused> {
-        self.put(wording, by, false, out)
+    ) -> Result<(), CommandRefusal> {
+        self.queue_prompt(wording, by, false, out)
     }
 
     /// `ours` is not of a person: it begins no clock anew.
-    pub(super) fn put(
+    pub(super) fn queue_prompt(
         &mut self,
-        wording: Wording,
+        wording: PromptBody,
         by: String,
         ours: bool,
         out: &mut EffectSink<'_, '_>,
-    ) -> Result<(), Refused> {
+    ) -> Result<(), CommandRefusal> {
         self.put_as(None, wording, by, ours, out)
     }
 
@@ -88,17 +96,17 @@ impl SessionState {
     fn put_as(
         &mut self,
         id: Option<PromptId>,
-        wording: Wording,
+        wording: PromptBody,
         by: String,
         ours: bool,
         out: &mut EffectSink<'_, '_>,
-    ) -> Result<(), Refused> {
+    ) -> Result<(), CommandRefusal> {
         self.steerable()?;
         if self.turns.queue.len() >= self.spec.max_queued_prompts && by != BY {
-            return Err(Refused::QueueFull(self.turns.queue.len()));
+            return Err(CommandRefusal::QueueFull(self.turns.queue.len()));
         }
         let id = id.unwrap_or_else(|| PromptId::from_seed(out.seed()));
-        let Wording { text, content } = wording;
+        let PromptBody { text, content } = wording;
         if !ours {
             self.try_again(&text, &by, out);
         }
@@ -144,7 +152,7 @@ impl SessionState {
         self.failures.sends(&queued);
         let QueuedPrompt { id, text, content, ours } = queued;
         if !ours {
-            self.oversight.tracker.heard(out.now());
+            self.oversight.tracker.record_sign_of_life(out.now());
         }
         // What we say in between is not what it was asked.
         if !ours || self.turns.unfinished.is_none() {
@@ -153,8 +161,8 @@ impl SessionState {
         self.begin_turn("prompt", out);
         let turn = self.turns.turn.as_ref().map(|turn| turn.id);
         out.record(Event::PromptSending(PromptSending { prompt: id, turn }));
-        let wording = Wording { text, content };
-        self.send(Outbound::Prompt { wording, turn }, OutboundKind::Prompt(id), out);
+        let wording = PromptBody { text, content };
+        self.send(AgentCommand::Prompt { wording, turn }, OutboundKind::Prompt(id), out);
     }
 
     pub(super) fn take_back(
@@ -162,8 +170,13 @@ impl SessionState {
         prompt: PromptId,
         by: &str,
         out: &mut EffectSink<'_, '_>,
-    ) -> Result<(), Refused> {
-        let at = self.turns.queue.iter().position(|queued| queued.id == prompt).ok_or(Refused::NotQueued)?;
+    ) -> Result<(), CommandRefusal> {
+        let at = self
+            .turns
+            .queue
+            .iter()
+            .position(|queued| queued.id == prompt)
+            .ok_or(CommandRefusal::NotQueued)?;
         self.turns.queue.remove(at);
         out.record(Event::PromptWithdrawn(PromptWithdrawn { prompt, by: by.to_owned() }));
         Ok(())
@@ -177,11 +190,11 @@ impl SessionState {
         place: Option<usize>,
         by: &str,
         out: &mut EffectSink<'_, '_>,
-    ) -> Result<(), Refused> {
+    ) -> Result<(), CommandRefusal> {
         let at = self.turns.queue.iter().position(|queued| queued.id == prompt && !queued.ours);
-        let at = at.ok_or(Refused::NotQueued)?;
+        let at = at.ok_or(CommandRefusal::NotQueued)?;
         let content =
-            text.as_ref().and_then(|text| Some(self.turns.queue.get(at)?.content.as_ref()?.reworded(text)));
+            text.as_ref().and_then(|text| Some(self.turns.queue.get(at)?.content.as_ref()?.with_text(text)));
         if let (Some(text), Some(queued)) = (&text, self.turns.queue.get_mut(at)) {
             queued.text.clone_from(text);
             queued.content.clone_from(&content);
@@ -207,21 +220,21 @@ impl SessionState {
         &mut self,
         id: ClearanceId,
         verdict: Verdict,
-        words: DecisionWords,
+        words: DecisionDetails,
         out: &mut EffectSink<'_, '_>,
-    ) -> Result<(), Refused> {
+    ) -> Result<(), CommandRefusal> {
         self.steerable()?;
         if !self.requests.clearances.contains_key(&id) {
-            return Err(Refused::NotOpen);
+            return Err(CommandRefusal::NotOpen);
         }
         let option = self.chosen(id, verdict, words.option)?;
-        let words = DecisionWords { option, ..words };
+        let words = DecisionDetails { option, ..words };
         if verdict == Verdict::Approve
             && let Some(open) = self.requests.clearances.get_mut(&id)
             && !open.approve(&words.by, words.option.as_ref())?
         {
             let (approvals, needed) = (open.terms.approvals.len(), open.terms.needed);
-            let DecisionWords { reason, option, by, via, .. } = words;
+            let DecisionDetails { reason, option, by, via, .. } = words;
             let RequestSubject { action, title } = open.subject.clone();
             out.record(Event::ClearanceApproved(ClearanceApproved {
                 clearance: id,
@@ -236,16 +249,16 @@ impl SessionState {
             }));
             return Ok(());
         }
-        let open = self.requests.clearances.remove(&id).ok_or(Refused::NotOpen)?;
+        let open = self.requests.clearances.remove(&id).ok_or(CommandRefusal::NotOpen)?;
         let told = words
             .reason
             .clone()
-            .filter(|_| verdict == Verdict::Deny && self.spec.strict && out.vigil().reason_as_prompt);
+            .filter(|_| verdict == Verdict::Deny && self.spec.strict && out.watch_policy().reason_as_prompt);
         let by = words.by.clone();
         self.close_decided(id, open, verdict, words, out);
         if let Some(reason) = told {
             // Its protocol has no place for it. With a full queue, it has enough to do.
-            self.put(format!("What you asked for was denied: {reason}").into(), by, false, out).ok();
+            self.queue_prompt(format!("What you asked for was denied: {reason}").into(), by, false, out).ok();
         }
         Ok(())
     }
@@ -256,15 +269,15 @@ impl SessionState {
         id: ClearanceId,
         verdict: Verdict,
         asked: Option<String>,
-    ) -> Result<Option<String>, Refused> {
-        let open = self.requests.clearances.get(&id).ok_or(Refused::NotOpen)?;
+    ) -> Result<Option<String>, CommandRefusal> {
+        let open = self.requests.clearances.get(&id).ok_or(CommandRefusal::NotOpen)?;
         if !open.choices.is_empty() {
             return open.chosen(verdict, asked);
         }
         // Without an option there is no word for yes; what we do ourselves takes none.
-        let ours = self.errand_waits(&open.request);
+        let ours = self.host_call_awaits_decision(&open.request);
         let mute = self.spec.strict && verdict == Verdict::Approve && !ours;
-        if mute { Err(Refused::OptionRequired("none is offered".to_owned())) } else { Ok(asked) }
+        if mute { Err(CommandRefusal::OptionRequired("none is offered".to_owned())) } else { Ok(asked) }
     }
 
     /// An open clearance has just been taken out of the table, and is decided.
@@ -273,11 +286,11 @@ impl SessionState {
         id: ClearanceId,
         open: OpenClearance,
         verdict: Verdict,
-        words: DecisionWords,
+        words: DecisionDetails,
         out: &mut EffectSink<'_, '_>,
     ) {
         let status = verdict.status();
-        let DecisionWords { reason, option, by, via, ruling } = words;
+        let DecisionDetails { reason, option, by, via, ruling } = words;
         let OpenClearance { request, terms, subject: RequestSubject { action, title }, .. } = open;
         out.record(Event::ClearanceDecided(ClearanceDecided {
             clearance: id,
@@ -304,11 +317,15 @@ impl SessionState {
         out: &mut EffectSink<'_, '_>,
     ) {
         self.requests.remember_decided(request.clone(), id);
-        if self.errand_decided(id, &request, verdict, reason.as_deref(), out) {
+        if self.host_call_decided(id, &request, verdict, reason.as_deref(), out) {
             return;
         }
         let approved = verdict == Verdict::Approve;
-        self.send(Outbound::Decision { request, approved, reason, option }, OutboundKind::Clearance(id), out);
+        self.send(
+            AgentCommand::Decision { request, approved, reason, option },
+            OutboundKind::Clearance(id),
+            out,
+        );
     }
 
     /// Decides expired clearances as configured, and tells the agent that they expired.
@@ -339,7 +356,7 @@ impl SessionState {
                 option: option.clone(),
             }));
             self.tell_decision(id, request, verdict, Some(REASON.to_owned()), option, out);
-            self.oversight.tracker.heard(now); // it was not its turn to speak until now
+            self.oversight.tracker.record_sign_of_life(now); // it was not its turn to speak until now
         }
     }
 
@@ -350,16 +367,16 @@ impl SessionState {
         instruction: Option<String>,
         by: String,
         out: &mut EffectSink<'_, '_>,
-    ) -> Result<(), Refused> {
+    ) -> Result<(), CommandRefusal> {
         self.steerable()?;
-        let request = self.requests.questions.remove(&id).ok_or(Refused::NotOpen)?;
+        let request = self.requests.questions.remove(&id).ok_or(CommandRefusal::NotOpen)?;
         out.record(Event::QuestionAnswered(QuestionAnswered {
             question: id,
             decision,
             instruction: instruction.clone(),
             by,
         }));
-        self.send(Outbound::Answer { request, decision, instruction }, OutboundKind::Question(id), out);
+        self.send(AgentCommand::Answer { request, decision, instruction }, OutboundKind::Question(id), out);
         Ok(())
     }
 
@@ -368,20 +385,20 @@ impl SessionState {
         message: String,
         by: &str,
         out: &mut EffectSink<'_, '_>,
-    ) -> Result<(), Refused> {
+    ) -> Result<(), CommandRefusal> {
         self.running()?;
         out.record(Event::Nudged(Nudged { message: message.clone(), by: by.to_owned() }));
         match (self.spec.strict, &self.turns.turn) {
             (true, None) => {
                 self.failures.awaits_log_in &= by == BY; // a person tries again
-                self.put(message.into(), by.to_owned(), true, out)
+                self.queue_prompt(message.into(), by.to_owned(), true, out)
             }
             (true, Some(_)) if !self.agent.steers => {
                 self.cancel_turn("a nudge".to_owned(), out);
-                self.put(message.into(), by.to_owned(), true, out)
+                self.queue_prompt(message.into(), by.to_owned(), true, out)
             }
             _ => {
-                self.send(Outbound::Nudge { message }, OutboundKind::Nudge, out);
+                self.send(AgentCommand::Nudge { message }, OutboundKind::Nudge, out);
                 Ok(())
             }
         }
@@ -395,7 +412,7 @@ impl SessionState {
         if !no_turn && self.turns.turn.is_some() {
             self.cancel_turn("a nudge".to_owned(), out);
         }
-        self.put(message.into(), BY.to_owned(), true, out).ok(); // it runs, and nothing else refuses what is ours
+        self.queue_prompt(message.into(), BY.to_owned(), true, out).ok(); // it runs, and nothing else refuses what is ours
     }
 
     pub(super) fn stop(
@@ -403,9 +420,9 @@ impl SessionState {
         how: StopMode,
         by: String,
         out: &mut EffectSink<'_, '_>,
-    ) -> Result<(), Refused> {
+    ) -> Result<(), CommandRefusal> {
         match &self.life.stage {
-            LifeStage::Ended { .. } => return Err(Refused::Ended),
+            LifeStage::Ended { .. } => return Err(CommandRefusal::Ended),
             // Once on its way, only a kill is news, and that it is not to come back.
             LifeStage::Stopping { how: StopMode::Kill, again: false, .. } => return Ok(()),
             LifeStage::Stopping { how: StopMode::Stop, again: false, .. } if how == StopMode::Stop => {
@@ -433,7 +450,7 @@ impl SessionState {
         // An unknown number is one that was settled before: once is enough.
         let Some(carries) = self.outbox.in_flight.remove(&n) else { return };
         if cause.is_none() {
-            self.oversight.tracker.told(out.now());
+            self.oversight.tracker.record_delivery(out.now());
         }
         match carries {
             OutboundKind::Clearance(id) => {

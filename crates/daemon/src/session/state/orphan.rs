@@ -11,14 +11,14 @@
 
 use super::agent::unknown;
 use super::watch::BY;
-use super::{EffectSink, Input, LifeStage, Refused, SessionState};
+use super::{CommandRefusal, EffectSink, LifeStage, SessionInput, SessionState};
 use intercom_types::event::{
     ClearanceClosed, LineRejected, PromptUndelivered, QuestionClosed, RawMessage, SessionAdopted,
     UnknownMessage,
 };
 use intercom_types::{
-    ClearanceId, ClearanceStatus, Event, Json, PromptId, QuestionId, QuestionStatus, Said, Situation,
-    Standing,
+    AgentCondition, AgentMessage, ClearanceId, ClearanceStatus, Event, Json, PromptId, QuestionId,
+    QuestionStatus, Situation,
 };
 
 /// Why it is in its phase, for people.
@@ -59,7 +59,7 @@ impl SessionState {
         } else {
             let cause = format!("the database is older than the process: {why}");
             self.fail_in_flight(&cause, out);
-            self.let_go(out);
+            self.clear_process_state(out);
             self.fail_queue(&cause, out);
             close(open, &cause, out);
         }
@@ -70,58 +70,67 @@ impl SessionState {
         self.life.restarts.clear();
         self.oversight.tracker.reset(out.now());
         let (words, ladder_off) = (format!("{why}; it can be stopped, not directed"), true);
-        self.oversight.condition =
-            Some(Standing { why: words, ladder_off, ..Standing::new(Situation::Orphan, out.now()) });
+        self.oversight.condition = Some(AgentCondition {
+            why: words,
+            ladder_off,
+            ..AgentCondition::new(Situation::Orphan, out.now())
+        });
         out.record(Event::SessionAdopted(SessionAdopted { generation, pid, why, by: BY.to_owned() }));
     }
 
     /// Handles an input of an adopted process: its output is kept, its end is recorded, and it can only be
     /// stopped.
-    pub(super) fn step_orphan(&mut self, input: Input, out: &mut EffectSink<'_, '_>) -> Result<(), Refused> {
+    pub(super) fn step_orphan(
+        &mut self,
+        input: SessionInput,
+        out: &mut EffectSink<'_, '_>,
+    ) -> Result<(), CommandRefusal> {
         match input {
-            Input::Said(said) => keep(*said, out),
-            Input::Asked(ask, _) => out.record(unanswered(ask.params)),
-            Input::Errand(errand, _) => out.record(unanswered(errand.params)),
-            Input::Exited(gone) => self.exited(*gone, out),
-            Input::Spawned { pid } => self.life.pid = Some(pid),
-            Input::Stop { how, by } => return self.stop(how, by, out),
-            Input::Seen { at, by } => self.seen(at, &by, out),
-            Input::Launch { .. } | Input::Resume { .. } => return Err(self.refusal(Refused::Running)),
-            Input::Agent { .. }
-            | Input::Prompt { .. }
-            | Input::TakeBack { .. }
-            | Input::Amend { .. }
-            | Input::Decide { .. }
-            | Input::Answer { .. }
-            | Input::Nudge { .. }
-            | Input::Interrupt { .. }
-            | Input::List { .. }
-            | Input::Set { .. }
-            | Input::Snooze { .. }
-            | Input::Ladder { .. }
-            | Input::Preset { .. } => return Err(self.refusal(Refused::Orphan)),
+            SessionInput::AgentMessage(said) => keep(*said, out),
+            SessionInput::ClearanceRequested(ask, _) => out.record(unanswered(ask.params)),
+            SessionInput::HostCall(errand, _) => out.record(unanswered(errand.params)),
+            SessionInput::Exited(gone) => self.exited(*gone, out),
+            SessionInput::Spawned { pid } => self.life.pid = Some(pid),
+            SessionInput::Stop { how, by } => return self.stop(how, by, out),
+            SessionInput::Seen { at, by } => self.seen(at, &by, out),
+            SessionInput::Launch { .. } | SessionInput::Resume { .. } => {
+                return Err(self.refusal(CommandRefusal::Running));
+            }
+            SessionInput::Agent { .. }
+            | SessionInput::Prompt { .. }
+            | SessionInput::TakeBack { .. }
+            | SessionInput::Amend { .. }
+            | SessionInput::Decide { .. }
+            | SessionInput::Answer { .. }
+            | SessionInput::Nudge { .. }
+            | SessionInput::Interrupt { .. }
+            | SessionInput::List { .. }
+            | SessionInput::Set { .. }
+            | SessionInput::Snooze { .. }
+            | SessionInput::Ladder { .. }
+            | SessionInput::Preset { .. } => return Err(self.refusal(CommandRefusal::Orphan)),
             // Nothing is on its way, open, awaited or watched.
-            Input::Adopt(_)
-            | Input::Restart { .. }
-            | Input::Keep { .. }
-            | Input::Clients { .. }
-            | Input::SpawnFailed { .. }
-            | Input::Delivered { .. }
-            | Input::Undelivered { .. }
-            | Input::Done { .. }
-            | Input::TerminalEnded { .. }
-            | Input::Expire
-            | Input::Ruled { .. }
-            | Input::Found
-            | Input::Listening
-            | Input::Watch(_) => {}
+            SessionInput::Adopt(_)
+            | SessionInput::Restart { .. }
+            | SessionInput::Keep { .. }
+            | SessionInput::Clients { .. }
+            | SessionInput::SpawnFailed { .. }
+            | SessionInput::Delivered { .. }
+            | SessionInput::Undelivered { .. }
+            | SessionInput::HostCallDone { .. }
+            | SessionInput::TerminalEnded { .. }
+            | SessionInput::Expire
+            | SessionInput::Ruled { .. }
+            | SessionInput::Found
+            | SessionInput::Listening
+            | SessionInput::Watch(_) => {}
         }
         Ok(())
     }
 
-    fn refusal(&self, refused: Refused) -> Refused {
+    fn refusal(&self, refused: CommandRefusal) -> CommandRefusal {
         match self.life.stage {
-            LifeStage::Stopping { .. } => Refused::Stopping,
+            LifeStage::Stopping { .. } => CommandRefusal::Stopping,
             _ => refused,
         }
     }
@@ -151,30 +160,36 @@ fn close(open: OpenRequests, cause: &str, out: &mut EffectSink<'_, '_>) {
 }
 
 /// Everything is in the log; nothing follows from it.
-fn keep(said: Said, out: &mut EffectSink<'_, '_>) {
+fn keep(said: AgentMessage, out: &mut EffectSink<'_, '_>) {
     match said {
-        Said::Status { params } => out.record(Event::Status(RawMessage(params))),
-        Said::Heartbeat { params, .. } => out.record(Event::Heartbeat(RawMessage(params))),
-        Said::Update { params } | Said::Tool { params, .. } => out.record(Event::Update(RawMessage(params))),
-        Said::Echo(event) => out.record(event),
-        Said::Rejected { rejection, .. } => out.record(Event::LineRejected(LineRejected(rejection))),
-        Said::Clearance(ask) => out.record(unanswered(ask.params)),
-        Said::Errand(errand) => out.record(unanswered(errand.params)),
-        Said::Question { params, .. } => out.record(unanswered(params)),
-        Said::Unknown { message, .. }
-        | Said::Withdrawn { message, .. }
-        | Said::TurnEnd { message, .. }
-        | Said::Limited { params: message, .. }
-        | Said::Outcome { params: message, .. }
-        | Said::Listed { result: message, .. }
-        | Said::IsSet { result: message, .. }
-        | Said::NotSet { error: message, .. }
-        | Said::Ready { info: message, .. } => out.record(unknown(message)),
-        Said::NotSteered { message, .. }
-        | Said::LogInNeeded { reason: message, .. }
-        | Said::Unusable { reason: message } => out.record(unknown(Json::of(&message))),
+        AgentMessage::Status { params } => out.record(Event::Status(RawMessage(params))),
+        AgentMessage::Heartbeat { params, .. } => out.record(Event::Heartbeat(RawMessage(params))),
+        AgentMessage::Update { params } | AgentMessage::Tool { params, .. } => {
+            out.record(Event::Update(RawMessage(params)))
+        }
+        AgentMessage::Echo(event) => out.record(event),
+        AgentMessage::Rejected { rejection, .. } => out.record(Event::LineRejected(LineRejected(rejection))),
+        AgentMessage::Clearance(ask) => out.record(unanswered(ask.params)),
+        AgentMessage::HostCall(errand) => out.record(unanswered(errand.params)),
+        AgentMessage::Question { params, .. } => out.record(unanswered(params)),
+        AgentMessage::Unknown { message, .. }
+        | AgentMessage::Withdrawn { message, .. }
+        | AgentMessage::TurnEnd { message, .. }
+        | AgentMessage::Limited { params: message, .. }
+        | AgentMessage::Outcome { params: message, .. }
+        | AgentMessage::SessionList { result: message, .. }
+        | AgentMessage::SettingAccepted { result: message, .. }
+        | AgentMessage::SettingRefused { error: message, .. }
+        | AgentMessage::Ready { info: message, .. } => out.record(unknown(message)),
+        AgentMessage::SteeringRefused { message, .. }
+        | AgentMessage::LogInNeeded { reason: message, .. }
+        | AgentMessage::Unusable { reason: message } => out.record(unknown(Json::of(&message))),
         // Read out of messages that are kept themselves, or words of ours that are not sent.
-        Said::Steps(_) | Said::Title(_) | Said::Controls(_) | Said::Cost { .. } | Said::Tell { .. } => {}
+        AgentMessage::Steps(_)
+        | AgentMessage::Title(_)
+        | AgentMessage::Controls(_)
+        | AgentMessage::Cost { .. }
+        | AgentMessage::DriverText { .. } => {}
     }
 }
 

@@ -1,6 +1,6 @@
 //! The preset: the limit on what a session may do.
 
-use super::{DecisionWords, EffectSink, Refused, SessionState};
+use super::{CommandRefusal, DecisionDetails, EffectSink, SessionState};
 use intercom_types::event::SessionPresetChanged;
 use intercom_types::{Event, Preset, Verdict};
 
@@ -12,13 +12,13 @@ impl SessionState {
         widens: bool,
         by: &str,
         out: &mut EffectSink<'_, '_>,
-    ) -> Result<(), Refused> {
+    ) -> Result<(), CommandRefusal> {
         let from = self.spec.preset;
         if from == preset {
             return Ok(());
         }
         if from.widens_to(preset) && !widens {
-            return Err(Refused::Widens { from, to: preset });
+            return Err(CommandRefusal::Widens { from, to: preset });
         }
         self.spec.preset = preset;
         out.record(Event::SessionPresetChanged(SessionPresetChanged { preset, by: by.to_owned() }));
@@ -34,9 +34,9 @@ impl SessionState {
             let Some(open) = self.requests.clearances.remove(&id) else { continue };
             let reason = Some(format!("{} denies it", preset.rule()));
             let words =
-                DecisionWords { reason, option, by: preset.rule(), via: "policy".to_owned(), ruling: None };
+                DecisionDetails { reason, option, by: preset.rule(), via: "policy".to_owned(), ruling: None };
             self.close_decided(id, open, Verdict::Deny, words, out);
-            self.oversight.tracker.heard(out.now()); // it was not its turn to speak until now
+            self.oversight.tracker.record_sign_of_life(out.now()); // it was not its turn to speak until now
         }
     }
 }

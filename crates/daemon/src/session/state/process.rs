@@ -3,18 +3,18 @@
 use super::interrupt::{INTERRUPTED, PendingInterrupts};
 use super::watch::BY;
 use super::{
-    AgentExit, EffectSink, LifeStage, MAX_IN_FLIGHT, OpenClearance, OutboundKind, QueuedPrompt, Refused,
-    RequestSubject, SessionSpec, SessionState, StepEffect,
+    AgentExit, CommandRefusal, EffectSink, LifeStage, MAX_IN_FLIGHT, OpenClearance, OutboundKind,
+    QueuedPrompt, RequestSubject, SessionSpec, SessionState, StepEffect,
 };
-use crate::session::restart::{self, NextLife, ProcessEnding};
+use crate::session::restart::{self, ProcessEnding, RestartDecision};
 use intercom_types::event::{
     AgentExited, AgentReady, AgentRestarting, AgentSpawned, ClearanceClosed, OutputIncomplete,
     PromptUndelivered, QuestionClosed, SessionAgentChanged, SessionCreated, SessionEnded, SessionParked,
     SessionResumed, SessionStopping,
 };
 use intercom_types::{
-    ClearanceId, ClearanceStatus, Delivery, Event, Fault, FaultCode, Json, NOT_STARTED, Outbound, Preset,
-    QuestionId, QuestionStatus, RequestId, StopMode, Time, Wording, span,
+    AgentCommand, ClearanceId, ClearanceStatus, Delivery, Event, FaultCode, Json, NOT_STARTED, Preset,
+    PromptBody, QuestionId, QuestionStatus, RequestFault, RequestId, StopMode, Time, span,
 };
 
 impl SessionState {
@@ -25,7 +25,7 @@ impl SessionState {
         command: &str,
         prompt: Option<String>,
         out: &mut EffectSink<'_, '_>,
-    ) -> Result<(), Refused> {
+    ) -> Result<(), CommandRefusal> {
         self.record_creation(&by, command, out);
         if self.life.deferred && prompt.is_none() {
             return Ok(());
@@ -66,9 +66,9 @@ impl SessionState {
         command: &str,
         by: &str,
         out: &mut EffectSink<'_, '_>,
-    ) -> Result<(), Refused> {
+    ) -> Result<(), CommandRefusal> {
         if self.life.stage != LifeStage::Created {
-            return Err(Refused::Started);
+            return Err(CommandRefusal::Started);
         }
         out.record(Event::SessionAgentChanged(SessionAgentChanged {
             agent: about.agent.clone(),
@@ -82,7 +82,7 @@ impl SessionState {
     }
 
     /// The next generation: new numbers, new turn, what waits in the queue stays there. The first, if there was none yet.
-    pub(super) fn resume(&mut self, by: &str, out: &mut EffectSink<'_, '_>) -> Result<(), Refused> {
+    pub(super) fn resume(&mut self, by: &str, out: &mut EffectSink<'_, '_>) -> Result<(), CommandRefusal> {
         if self.life.stage == LifeStage::Created {
             out.record(Event::SessionResumed(SessionResumed {
                 generation: self.life.generation,
@@ -92,7 +92,7 @@ impl SessionState {
             return Ok(());
         }
         if !self.is_ended() {
-            return Err(Refused::Running);
+            return Err(CommandRefusal::Running);
         }
         if by != BY {
             self.failures.forget(); // whoever starts it again knows of it
@@ -124,13 +124,13 @@ impl SessionState {
 
     /// The same, by ourselves, after a rest, or if the first process was never seen: it may be about to come yet, in its own
     /// generation. Its first prompt is what it was asked last, if that is to be repeated.
-    pub(super) fn restart(&mut self, prompt: Option<Wording>, out: &mut EffectSink<'_, '_>) {
+    pub(super) fn restart(&mut self, prompt: Option<PromptBody>, out: &mut EffectSink<'_, '_>) {
         if !matches!(self.life.stage, LifeStage::Resting { .. }) && !self.is_waking() {
             return;
         }
         self.next_generation();
         // A queue that is full is told of by what is in it.
-        prompt.map(|wording| self.put(wording, BY.to_owned(), true, out)).transpose().ok();
+        prompt.map(|wording| self.queue_prompt(wording, BY.to_owned(), true, out)).transpose().ok();
         out.effects.push(StepEffect::Spawn);
     }
 
@@ -146,7 +146,7 @@ impl SessionState {
         }
         if self.spec.strict {
             self.life.ready_by = Some(out.ready_by());
-            self.send(Outbound::Hello, OutboundKind::Other, out);
+            self.send(AgentCommand::Hello, OutboundKind::Other, out);
         } else {
             // Our own protocol has no handshake: an agent is ready as soon as it runs.
             self.ready(false, None, false, out);
@@ -172,7 +172,7 @@ impl SessionState {
             self.spec.agent.as_ref().filter(|_| new).map(|_| out.cx.command_fingerprint.to_owned());
         let ready = AgentReady { generation: self.life.generation, agent, command_fingerprint };
         out.record(Event::AgentReady(ready));
-        self.oversight.tracker.anew(out.now());
+        self.oversight.tracker.reset_for_process(out.now());
         self.flush_prompts(out);
         self.started_again(out);
     }
@@ -251,12 +251,12 @@ impl SessionState {
 
     /// It has ended by itself, or was ended to be started again: the end, the next life, or neither.
     fn go_on(&mut self, reason: String, ended: ProcessEnding<'_>, out: &mut EffectSink<'_, '_>) {
-        let (now, terms) = (out.now(), &out.vigil().restart);
+        let (now, terms) = (out.now(), &out.watch_policy().restart);
         let jitter = out.seed()[0];
         match restart::next(terms, &self.life.restarts, ended, now, jitter) {
-            NextLife::End => self.end(reason, out),
-            NextLife::Again(at, attempt) => {
-                self.let_go(out);
+            RestartDecision::End => self.end(reason, out),
+            RestartDecision::Again(at, attempt) => {
+                self.clear_process_state(out);
                 out.record(Event::AgentRestarting(AgentRestarting {
                     at,
                     wait_ms: u64::try_from(at.since(now).as_millis()).unwrap_or(u64::MAX),
@@ -270,8 +270,8 @@ impl SessionState {
                 self.life.restarts.push_back(at);
                 self.life.stage = LifeStage::Resting { reason, at, attempt };
             }
-            NextLife::Park => {
-                self.let_go(out);
+            RestartDecision::Park => {
+                self.clear_process_state(out);
                 let history = match terms.budget {
                     0 => "may not be started again".to_owned(),
                     times => format!("was started again {times} times within {} before", span(terms.window)),
@@ -298,10 +298,10 @@ impl SessionState {
     }
 
     /// Clears the state that went with the process.
-    pub(super) fn let_go(&mut self, out: &mut EffectSink<'_, '_>) {
+    pub(super) fn clear_process_state(&mut self, out: &mut EffectSink<'_, '_>) {
         let unfinished = self.turns.unfinished;
         self.withdraw_open(out);
-        self.drop_errands(out);
+        self.drop_host_calls(out);
         self.end_turn(if self.turns.cancelled_by.is_some() { INTERRUPTED } else { "exited" }, out);
         self.turns.unfinished = unfinished;
         (self.life.pid, self.oversight.condition) = (None, None);
@@ -309,7 +309,7 @@ impl SessionState {
     }
 
     pub(super) fn end(&mut self, reason: String, out: &mut EffectSink<'_, '_>) {
-        self.let_go(out);
+        self.clear_process_state(out);
         if std::mem::take(&mut self.life.deferred) {
             let cause = self.failures.exit.clone().unwrap_or_else(|| reason.clone());
             self.fail_queue(&cause, out);
@@ -348,14 +348,14 @@ impl SessionState {
     pub(super) fn cancel_open(&mut self, why: &str, out: &mut EffectSink<'_, '_>) {
         let open = self.requests.open();
         let open: Vec<(RequestId, bool)> =
-            open.map(|request| (request.clone(), self.errand_waits(request))).collect();
+            open.map(|request| (request.clone(), self.host_call_awaits_decision(request))).collect();
         self.close_open(why, out);
         for (request, errand) in open {
             let message = if errand {
                 let (code, message) = (FaultCode::Cancelled, why.to_owned());
-                Outbound::Fault(Fault { request, code, message })
+                AgentCommand::Fault(RequestFault { request, code, message })
             } else {
-                Outbound::Cancel { request }
+                AgentCommand::Cancel { request }
             };
             self.send(message, OutboundKind::Other, out);
         }
@@ -364,7 +364,7 @@ impl SessionState {
     pub(super) fn close_clearance(&mut self, id: ClearanceId, why: &str, out: &mut EffectSink<'_, '_>) {
         if let Some(open) = self.requests.clearances.remove(&id) {
             let OpenClearance { request, subject: RequestSubject { action, title }, .. } = open;
-            self.forget_errand(&request);
+            self.forget_host_call(&request);
             out.record(Event::ClearanceClosed(ClearanceClosed {
                 clearance: id,
                 action,
@@ -388,22 +388,22 @@ impl SessionState {
     }
 
     /// Only a process that runs can be told something at once.
-    pub(super) fn running(&self) -> Result<(), Refused> {
+    pub(super) fn running(&self) -> Result<(), CommandRefusal> {
         self.steerable()?;
         match self.outbox.in_flight.len() {
-            _ if self.life.stage == LifeStage::Created => Err(Refused::NotStarted),
-            _ if self.life.stage != LifeStage::Running => Err(Refused::Starting),
-            n if n >= MAX_IN_FLIGHT => Err(Refused::Unread(n)),
+            _ if self.life.stage == LifeStage::Created => Err(CommandRefusal::NotStarted),
+            _ if self.life.stage != LifeStage::Running => Err(CommandRefusal::Starting),
+            n if n >= MAX_IN_FLIGHT => Err(CommandRefusal::Unread(n)),
             _ => Ok(()),
         }
     }
 
     /// Checks that the session has not ended, and is not about to.
-    pub(super) fn steerable(&self) -> Result<(), Refused> {
+    pub(super) fn steerable(&self) -> Result<(), CommandRefusal> {
         match self.life.stage {
-            LifeStage::Ended { .. } => Err(Refused::Ended),
-            LifeStage::Parked { .. } => Err(Refused::Parked),
-            LifeStage::Stopping { .. } => Err(Refused::Stopping),
+            LifeStage::Ended { .. } => Err(CommandRefusal::Ended),
+            LifeStage::Parked { .. } => Err(CommandRefusal::Parked),
+            LifeStage::Stopping { .. } => Err(CommandRefusal::Stopping),
             LifeStage::Created | LifeStage::Starting | LifeStage::Running | LifeStage::Resting { .. } => {
                 Ok(())
             }

@@ -7,9 +7,9 @@ use std::collections::{BTreeMap, VecDeque};
 
 use serde::{Deserialize, Serialize};
 
-use super::Refused;
-use intercom_types::action::{self, Parts};
-use intercom_types::{Ask, Choice, ClearanceId, Preset, QuestionId, RequestId, Time, Verdict};
+use super::CommandRefusal;
+use intercom_types::action::{self, ActionParts};
+use intercom_types::{Choice, ClearanceId, ClearanceRequest, Preset, QuestionId, RequestId, Time, Verdict};
 
 /// The number of decisions remembered for what the agent may say about them later.
 const MAX_DECIDED: usize = 256;
@@ -74,8 +74,8 @@ pub(super) struct RequestSubject {
 }
 
 impl RequestSubject {
-    pub(super) fn of(ask: &Ask) -> Self {
-        let action = action::action(Parts::from(ask));
+    pub(super) fn of(ask: &ClearanceRequest) -> Self {
+        let action = action::action(ActionParts::from(ask));
         Self { action, title: action::title(&ask.title) }
     }
 }
@@ -139,13 +139,13 @@ impl RequestTable {
 
 impl OpenClearance {
     /// Adds an approval. Returns whether it needs no more of them.
-    pub(super) fn approve(&mut self, by: &str, option: Option<&String>) -> Result<bool, Refused> {
+    pub(super) fn approve(&mut self, by: &str, option: Option<&String>) -> Result<bool, CommandRefusal> {
         let terms = &mut self.terms;
         if terms.approvals.iter().any(|approved| approved == by) {
-            return Err(Refused::Approved(terms.needed));
+            return Err(CommandRefusal::Approved(terms.needed));
         }
         if let Some(before) = terms.option.as_ref().filter(|before| Some(*before) != option) {
-            return Err(Refused::OtherOption(before.clone()));
+            return Err(CommandRefusal::OtherOption(before.clone()));
         }
         terms.option = option.cloned();
         terms.approvals.push(by.to_owned());
@@ -154,7 +154,11 @@ impl OpenClearance {
 
     /// The agent's own option that a decision comes to: without a choice, the only one that fits. An agent that offers none is not
     /// asked here.
-    pub(super) fn chosen(&self, verdict: Verdict, asked: Option<String>) -> Result<Option<String>, Refused> {
+    pub(super) fn chosen(
+        &self,
+        verdict: Verdict,
+        asked: Option<String>,
+    ) -> Result<Option<String>, CommandRefusal> {
         let of = |kind: &str| self.choices.iter().filter(|choice| choice.kind == kind).collect::<Vec<_>>();
         let fits = |choice: &Choice| match verdict {
             Verdict::Approve => !choice.kind.starts_with("reject"),
@@ -168,10 +172,10 @@ impl OpenClearance {
             (Some(asked), _) if self.choices.iter().any(|choice| choice.id == asked && fits(choice)) => {
                 Ok(Some(asked))
             }
-            (Some(_), _) => Err(Refused::OptionRequired(fitting())),
+            (Some(_), _) => Err(CommandRefusal::OptionRequired(fitting())),
             (None, Verdict::Approve) => match of("allow_once").as_slice() {
                 [only] => Ok(Some(only.id.clone())),
-                _ => Err(Refused::OptionRequired(fitting())),
+                _ => Err(CommandRefusal::OptionRequired(fitting())),
             },
             (None, Verdict::Deny) => {
                 let rejections = of("reject_once").into_iter().chain(of("reject_always"));
@@ -205,8 +209,8 @@ mod tests {
         let option = "once".to_owned();
         assert_eq!(waiting.approve("ana", Some(&option)), Ok(false));
         let before = waiting.clone();
-        assert_eq!(waiting.approve("ana", Some(&option)), Err(Refused::Approved(2)));
-        assert_eq!(waiting.approve("ben", None), Err(Refused::OtherOption(option.clone())));
+        assert_eq!(waiting.approve("ana", Some(&option)), Err(CommandRefusal::Approved(2)));
+        assert_eq!(waiting.approve("ben", None), Err(CommandRefusal::OtherOption(option.clone())));
         assert_eq!(waiting, before, "a refusal changes nothing");
         assert_eq!(waiting.approve("ben", Some(&option)), Ok(true));
     }
@@ -218,10 +222,13 @@ mod tests {
         assert_eq!(one.chosen(Verdict::Deny, None), Ok(Some("c".to_owned())));
         assert_eq!(
             one.chosen(Verdict::Deny, Some("a".to_owned())),
-            Err(Refused::OptionRequired("c".to_owned()))
+            Err(CommandRefusal::OptionRequired("c".to_owned()))
         );
         let two = open(1, &[("a", "allow_once"), ("b", "allow_once")]);
-        assert_eq!(two.chosen(Verdict::Approve, None), Err(Refused::OptionRequired("a, b".to_owned())));
+        assert_eq!(
+            two.chosen(Verdict::Approve, None),
+            Err(CommandRefusal::OptionRequired("a, b".to_owned()))
+        );
     }
 
     #[test]

@@ -4,9 +4,9 @@ use std::collections::{BTreeMap, VecDeque};
 
 use serde::Deserialize;
 
-use super::errands::HostCalls;
 use super::facts::AgentFacts;
 use super::failure::FailureState;
+use super::host_calls::HostCalls;
 use super::interrupt::PendingInterrupts;
 use super::life::{LifeStage, SessionLife};
 use super::outbox::{MessageOutbox, OutboundKind};
@@ -17,7 +17,7 @@ use super::watch::AgentOversight;
 use super::{SessionSpec, SessionState};
 use crate::session::stall::ActivityTracker;
 use intercom_types::{
-    Choice, ClearanceId, Exit, Json, PromptId, QuestionId, RequestId, Standing, Time, Told, Turn,
+    AgentCondition, AgentInfo, Choice, ClearanceId, Exit, Json, PromptId, QuestionId, RequestId, Time, Turn,
 };
 
 /// Either layout. Which one it is, its first field tells: `spec`, or `about`.
@@ -78,11 +78,11 @@ pub(super) struct StoredState {
     #[serde(default)]
     interrupts: PendingInterrupts,
     #[serde(default)]
-    told: Told,
+    told: AgentInfo,
     driver: Option<Json>,
     #[serde(default)]
     watch: ActivityTracker,
-    standing: Option<Standing>,
+    standing: Option<AgentCondition>,
     #[serde(default)]
     restarts: VecDeque<Time>,
     unfinished: Option<PromptId>,

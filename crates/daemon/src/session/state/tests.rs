@@ -6,16 +6,16 @@ use proptest::prelude::*;
 
 use super::*;
 
+mod agent_config;
 mod clients;
 mod decisions;
 mod deferred;
-mod errands;
 mod failures;
+mod host_calls;
 mod interrupts;
 mod ledger;
 mod presets;
 mod prompts;
-mod set;
 mod snapshots;
 mod stalls;
 use intercom_types::event::{
@@ -23,8 +23,9 @@ use intercom_types::event::{
     QuestionClosed,
 };
 use intercom_types::{
-    Answer, Ask, ClearanceId, EventKind, Exit, Fault, FaultCode, LadderChoice, Line, Outcome, Phase,
-    Progress, PromptState, QuestionId, Rejection, Said, StopMode, TurnId,
+    AgentMessage, Answer, ClearanceId, ClearanceRequest, EventKind, Exit, FaultCode, HeartbeatProgress,
+    LadderChoice, LineExcerpt, LineRejection, Outcome, Phase, PromptState, QuestionId, RequestFault,
+    StopMode, TurnId,
 };
 
 /// A session with a clock and ids of its own.
@@ -67,16 +68,16 @@ impl World {
     }
 
     fn launch(&mut self) {
-        self.go(Input::Launch {
+        self.go(SessionInput::Launch {
             by: "ana".into(),
             command: "agent".into(),
             prompt: None,
             ladder: LadderChoice::Configured,
         });
-        self.go(Input::Spawned { pid: 42 });
+        self.go(SessionInput::Spawned { pid: 42 });
     }
 
-    fn try_go(&mut self, input: Input) -> Result<Vec<StepEffect>, Refused> {
+    fn try_go(&mut self, input: SessionInput) -> Result<Vec<StepEffect>, CommandRefusal> {
         self.time += 1;
         let seeds = &mut self.seeds;
         let mut seed = || {
@@ -88,7 +89,7 @@ impl World {
         let mut cx = StepContext {
             now: Time::from_millis(self.time),
             seed: &mut seed,
-            vigil: &self.vigil,
+            watch_policy: &self.vigil,
             startup: STARTUP,
             command_fingerprint: "f",
             spent_elsewhere: 0,
@@ -98,12 +99,12 @@ impl World {
     }
 
     #[track_caller]
-    fn go(&mut self, input: Input) -> Vec<StepEffect> {
+    fn go(&mut self, input: SessionInput) -> Vec<StepEffect> {
         self.try_go(input).unwrap()
     }
 
     #[track_caller]
-    fn kinds(&mut self, input: Input) -> Vec<&'static str> {
+    fn kinds(&mut self, input: SessionInput) -> Vec<&'static str> {
         self.go(input).iter().filter_map(kind).collect()
     }
 
@@ -112,8 +113,8 @@ impl World {
         self.state = serde_json::from_str(&serde_json::to_string(&self.state).unwrap()).unwrap();
     }
 
-    fn say(&mut self, said: Said) -> Vec<StepEffect> {
-        self.go(Input::Said(Box::new(said)))
+    fn say(&mut self, said: AgentMessage) -> Vec<StepEffect> {
+        self.go(SessionInput::AgentMessage(Box::new(said)))
     }
 
     fn ask(&mut self, request: &str) -> ClearanceId {
@@ -129,10 +130,10 @@ fn kind(effect: &StepEffect) -> Option<&'static str> {
     }
 }
 
-fn sent(effects: &[StepEffect]) -> Vec<(u64, Outbound)> {
+fn sent(effects: &[StepEffect]) -> Vec<(u64, AgentCommand)> {
     let sends = effects.iter().filter_map(|effect| match effect {
         // Turns have tests of their own.
-        StepEffect::Send { n, message: Outbound::Prompt { wording, .. } } => {
+        StepEffect::Send { n, message: AgentCommand::Prompt { wording, .. } } => {
             Some((*n, prompted(wording.clone())))
         }
         StepEffect::Send { n, message } => Some((*n, message.clone())),
@@ -141,20 +142,20 @@ fn sent(effects: &[StepEffect]) -> Vec<(u64, Outbound)> {
     sends.collect()
 }
 
-fn prompted(wording: intercom_types::Wording) -> Outbound {
-    Outbound::Prompt { wording, turn: None }
+fn prompted(wording: intercom_types::PromptBody) -> AgentCommand {
+    AgentCommand::Prompt { wording, turn: None }
 }
 
 fn id(request: &str) -> RequestId {
     RequestId::parse(request).unwrap()
 }
 
-fn clearance(request: &str) -> Said {
-    Said::Clearance(ask(request))
+fn clearance(request: &str) -> AgentMessage {
+    AgentMessage::Clearance(ask(request))
 }
 
-fn ask(request: &str) -> Ask {
-    Ask {
+fn ask(request: &str) -> ClearanceRequest {
+    ClearanceRequest {
         request: id(request),
         title: "t".to_owned(),
         description: None,
@@ -163,7 +164,7 @@ fn ask(request: &str) -> Ask {
         more_paths: Vec::new(),
         tool: None,
         command: None,
-        claims: true,
+        claims_risk: true,
         claimed_risk: None,
         options: Vec::new(),
         params: Json::trusted("{}"),
@@ -171,12 +172,12 @@ fn ask(request: &str) -> Ask {
     }
 }
 
-fn line() -> Line {
-    Line { excerpt: "{…".to_owned(), bytes: 5000 }
+fn line() -> LineExcerpt {
+    LineExcerpt { excerpt: "{…".to_owned(), bytes: 5000 }
 }
 
-fn question(request: &str) -> Said {
-    Said::Question {
+fn question(request: &str) -> AgentMessage {
+    AgentMessage::Question {
         request: id(request),
         text: "?".to_owned(),
         sort: None,
@@ -185,18 +186,18 @@ fn question(request: &str) -> Said {
     }
 }
 
-fn status() -> Said {
-    Said::Status { params: Json::trusted(r#"{"message":"m"}"#) }
+fn status() -> AgentMessage {
+    AgentMessage::Status { params: Json::trusted(r#"{"message":"m"}"#) }
 }
 
-fn heartbeat(progress: Progress) -> Said {
-    Said::Heartbeat { params: Json::trusted("{}"), progress, mark: 0, steps: Vec::new() }
+fn heartbeat(progress: HeartbeatProgress) -> AgentMessage {
+    AgentMessage::Heartbeat { params: Json::trusted("{}"), progress, fingerprint: 0, steps: Vec::new() }
 }
 
-fn turn_end() -> Said {
-    Said::TurnEnd {
+fn turn_end() -> AgentMessage {
+    AgentMessage::TurnEnd {
         stop_reason: "end_turn".to_owned(),
-        tokens: intercom_types::Tokens::default(),
+        tokens: intercom_types::TurnTokenCounts::default(),
         params: Json::trusted("{}"),
         failed: false,
         turn: None,
@@ -204,38 +205,38 @@ fn turn_end() -> Said {
     }
 }
 
-fn rejected(request: Option<&str>) -> Said {
+fn rejected(request: Option<&str>) -> AgentMessage {
     let rejection =
-        Rejection { reason: "bad".into(), excerpt: String::new(), bytes: 0, method: None, field: None };
-    let fault = request.map(|request| Fault {
+        LineRejection { reason: "bad".into(), excerpt: String::new(), bytes: 0, method: None, field: None };
+    let fault = request.map(|request| RequestFault {
         request: id(request),
         code: FaultCode::MissingField,
         message: "bad".to_owned(),
     });
-    Said::Rejected { rejection, fault }
+    AgentMessage::Rejected { rejection, fault }
 }
 
-fn prompt(text: &str) -> Input {
-    Input::Prompt { id: None, wording: text.into(), by: "ana".into() }
+fn prompt(text: &str) -> SessionInput {
+    SessionInput::Prompt { id: None, wording: text.into(), by: "ana".into() }
 }
 
-fn decide(clearance: ClearanceId, verdict: Verdict) -> Input {
+fn decide(clearance: ClearanceId, verdict: Verdict) -> SessionInput {
     decide_as("ana", clearance, verdict)
 }
 
-fn decide_as(by: &str, clearance: ClearanceId, verdict: Verdict) -> Input {
-    Input::Decide { clearance, verdict, reason: None, option: None, by: by.into(), via: "here".into() }
+fn decide_as(by: &str, clearance: ClearanceId, verdict: Verdict) -> SessionInput {
+    SessionInput::Decide { clearance, verdict, reason: None, option: None, by: by.into(), via: "here".into() }
 }
 
-fn gone() -> Input {
-    Input::Exited(Box::new(AgentExit { reason: "stream closed".to_owned(), ..AgentExit::default() }))
+fn gone() -> SessionInput {
+    SessionInput::Exited(Box::new(AgentExit { reason: "stream closed".to_owned(), ..AgentExit::default() }))
 }
 
 #[test]
 fn a_session_starts_works_waits_and_ends() {
     let mut world = World::new();
     assert_eq!(world.state.phase(), Phase::Created);
-    let launch = Input::Launch {
+    let launch = SessionInput::Launch {
         by: "ana".into(),
         command: "agent".into(),
         prompt: Some("go".into()),
@@ -243,17 +244,17 @@ fn a_session_starts_works_waits_and_ends() {
     };
     assert_eq!(world.kinds(launch), ["session.created", "prompt.queued"]);
     assert_eq!(world.state.phase(), Phase::Starting);
-    let effects = world.go(Input::Spawned { pid: 42 });
+    let effects = world.go(SessionInput::Spawned { pid: 42 });
     let kinds: Vec<_> = effects.iter().filter_map(kind).collect();
     assert_eq!(kinds, ["agent.spawned", "agent.ready", "turn.started", "prompt.sending"]);
     assert_eq!(sent(&effects), [(1, prompted("go".into()))]);
-    assert_eq!(world.kinds(Input::Delivered { n: 1 }), ["prompt.delivered"]);
+    assert_eq!(world.kinds(SessionInput::Delivered { n: 1 }), ["prompt.delivered"]);
     assert_eq!(world.state.phase(), Phase::Working);
     let clr = world.ask("1");
     assert_eq!(world.state.phase(), Phase::Waiting);
     assert_eq!(world.state.why(), "waiting for you: 1 clearance");
     assert_eq!(world.kinds(decide(clr, Verdict::Approve)), ["clearance.decided"]);
-    assert_eq!(world.kinds(Input::Delivered { n: 2 }), ["clearance.delivered"]);
+    assert_eq!(world.kinds(SessionInput::Delivered { n: 2 }), ["clearance.delivered"]);
     assert_eq!(world.state.phase(), Phase::Working);
     let effects = world.say(turn_end());
     assert_eq!(effects.iter().filter_map(kind).collect::<Vec<_>>(), ["turn.ended"]);
@@ -265,7 +266,7 @@ fn a_session_starts_works_waits_and_ends() {
 #[test]
 fn since_when_it_is_in_its_phase_is_kept_and_changes_with_the_phase_only() {
     let mut world = World::new();
-    let since = |world: &World| world.state.record().watched.phase_since.map(Time::millis);
+    let since = |world: &World| world.state.record().watch_state.phase_since.map(Time::millis);
     assert_eq!(since(&world), None);
     world.launch();
     assert_eq!((world.state.phase(), since(&world)), (Phase::Idle, Some(2)));
@@ -290,14 +291,14 @@ fn the_first_usable_message_begins_a_turn_and_later_ones_while_idle_do_not() {
     assert_eq!(world.state.phase(), Phase::Working);
     world.say(turn_end());
     world.say(status());
-    world.say(heartbeat(Progress::Open));
+    world.say(heartbeat(HeartbeatProgress::Open));
     assert_eq!(world.state.phase(), Phase::Idle);
     world.go(prompt("more"));
     assert_eq!(world.state.phase(), Phase::Working);
-    world.say(heartbeat(Progress::Open));
-    world.say(heartbeat(Progress::Empty));
+    world.say(heartbeat(HeartbeatProgress::Open));
+    world.say(heartbeat(HeartbeatProgress::Empty));
     assert_eq!(world.state.phase(), Phase::Working);
-    world.say(heartbeat(Progress::Completed));
+    world.say(heartbeat(HeartbeatProgress::Completed));
     assert_eq!(world.state.phase(), Phase::Idle);
 }
 
@@ -307,7 +308,7 @@ fn a_request_id_may_be_open_once_and_used_again_afterwards() {
     let clr = world.ask("1");
     let effects = world.say(question("1"));
     assert_eq!(effects.iter().filter_map(kind).collect::<Vec<_>>(), ["line.rejected"]);
-    let [(_, Outbound::Fault(fault))] = &sent(&effects)[..] else { panic!("{effects:?}") };
+    let [(_, AgentCommand::Fault(fault))] = &sent(&effects)[..] else { panic!("{effects:?}") };
     assert_eq!(fault.code, FaultCode::DuplicateId);
     world.go(decide(clr, Verdict::Approve));
     assert_ne!(world.ask("1"), clr);
@@ -318,7 +319,7 @@ fn the_second_decision_is_refused_and_sends_nothing() {
     let mut world = World::running();
     let clr = world.ask("1");
     assert_eq!(sent(&world.go(decide(clr, Verdict::Approve))).len(), 1);
-    assert_eq!(world.try_go(decide(clr, Verdict::Deny)), Err(Refused::NotOpen));
+    assert_eq!(world.try_go(decide(clr, Verdict::Deny)), Err(CommandRefusal::NotOpen));
 }
 
 #[test]
@@ -341,10 +342,12 @@ fn the_end_withdraws_what_is_open_and_fails_what_is_under_way() {
             "session.ended"
         ]
     );
-    for input in
-        [prompt("x"), decide(decided, Verdict::Deny), Input::Stop { how: StopMode::Stop, by: "a".into() }]
-    {
-        assert_eq!(world.try_go(input), Err(Refused::Ended));
+    for input in [
+        prompt("x"),
+        decide(decided, Verdict::Deny),
+        SessionInput::Stop { how: StopMode::Stop, by: "a".into() },
+    ] {
+        assert_eq!(world.try_go(input), Err(CommandRefusal::Ended));
     }
 }
 
@@ -356,7 +359,7 @@ fn prompts_that_wait_are_reworded_and_put_in_another_order() {
         world.go(prompt(text));
     }
     let (a, c) = (world.state.turns.queue[0].id, world.state.turns.queue[2].id);
-    let amend = |prompt, text: Option<&str>, place| Input::Amend {
+    let amend = |prompt, text: Option<&str>, place| SessionInput::Amend {
         prompt,
         text: text.map(str::to_owned),
         place,
@@ -366,9 +369,9 @@ fn prompts_that_wait_are_reworded_and_put_in_another_order() {
     world.go(amend(a, Some("A"), Some(99)));
     for (n, text) in [(1, "c"), (2, "b"), (3, "A")] {
         let text = text.to_owned();
-        assert_eq!(sent(&world.say(heartbeat(Progress::Open))), [(n, prompted(text.into()))]);
+        assert_eq!(sent(&world.say(heartbeat(HeartbeatProgress::Open))), [(n, prompted(text.into()))]);
     }
-    assert_eq!(world.try_go(amend(a, None, Some(0))), Err(Refused::NotQueued));
+    assert_eq!(world.try_go(amend(a, None, Some(0))), Err(CommandRefusal::NotQueued));
 }
 
 #[test]
@@ -379,13 +382,13 @@ fn with_delivery_on_heartbeats_one_prompt_leaves_with_each() {
     world.go(prompt("b"));
     let taken = world.state.turns.queue[1].id;
     world.go(prompt("c"));
-    world.go(Input::TakeBack { prompt: taken, by: "ana".into() });
+    world.go(SessionInput::TakeBack { prompt: taken, by: "ana".into() });
     assert_eq!(world.state.record().queue, 2);
-    assert_eq!(sent(&world.say(heartbeat(Progress::Open))), [(1, prompted("a".into()))]);
-    assert_eq!(sent(&world.say(heartbeat(Progress::Open))), [(2, prompted("c".into()))]);
-    assert_eq!(sent(&world.say(heartbeat(Progress::Open))), []);
-    let too_late = Input::TakeBack { prompt: taken, by: "ana".into() };
-    assert_eq!(world.try_go(too_late), Err(Refused::NotQueued));
+    assert_eq!(sent(&world.say(heartbeat(HeartbeatProgress::Open))), [(1, prompted("a".into()))]);
+    assert_eq!(sent(&world.say(heartbeat(HeartbeatProgress::Open))), [(2, prompted("c".into()))]);
+    assert_eq!(sent(&world.say(heartbeat(HeartbeatProgress::Open))), []);
+    let too_late = SessionInput::TakeBack { prompt: taken, by: "ana".into() };
+    assert_eq!(world.try_go(too_late), Err(CommandRefusal::NotQueued));
 }
 
 #[test]
@@ -395,7 +398,7 @@ fn the_queue_has_an_end() {
     for _ in 0..5 {
         world.go(prompt("x"));
     }
-    assert_eq!(world.try_go(prompt("x")), Err(Refused::QueueFull(5)));
+    assert_eq!(world.try_go(prompt("x")), Err(CommandRefusal::QueueFull(5)));
 }
 
 #[test]
@@ -406,44 +409,44 @@ fn a_resumed_session_counts_from_one_again_and_sends_what_waited() {
     world.say(rejected(Some("9")));
     world.go(gone());
     assert_eq!(
-        world.try_go(Input::Spawned { pid: 1 }).map(drop),
+        world.try_go(SessionInput::Spawned { pid: 1 }).map(drop),
         Ok(()),
         "late news changes nothing of note"
     );
-    world.go(Input::Resume { by: "ana".into() });
+    world.go(SessionInput::Resume { by: "ana".into() });
     assert_eq!(world.state.generation(), 2);
-    world.go(Input::Spawned { pid: 43 });
-    let effects = world.say(heartbeat(Progress::Open));
+    world.go(SessionInput::Spawned { pid: 43 });
+    let effects = world.say(heartbeat(HeartbeatProgress::Open));
     assert_eq!(sent(&effects), [(1, prompted("kept".into()))]);
-    assert_eq!(world.try_go(Input::Resume { by: "ana".into() }), Err(Refused::Running));
+    assert_eq!(world.try_go(SessionInput::Resume { by: "ana".into() }), Err(CommandRefusal::Running));
 }
 
 #[test]
 fn what_needs_a_running_agent_is_refused_while_it_starts_and_a_prompt_waits() {
     let mut world = World::new();
-    world.go(Input::Launch {
+    world.go(SessionInput::Launch {
         by: "ana".into(),
         command: "agent".into(),
         prompt: None,
         ladder: LadderChoice::Configured,
     });
-    let nudge = Input::Nudge { message: "go".into(), by: "ana".into() };
-    assert_eq!(world.try_go(nudge), Err(Refused::Starting));
-    let interrupt = Input::Interrupt { reason: "no".into(), by: "ana".into() };
-    assert_eq!(world.try_go(interrupt), Err(Refused::Starting));
+    let nudge = SessionInput::Nudge { message: "go".into(), by: "ana".into() };
+    assert_eq!(world.try_go(nudge), Err(CommandRefusal::Starting));
+    let interrupt = SessionInput::Interrupt { reason: "no".into(), by: "ana".into() };
+    assert_eq!(world.try_go(interrupt), Err(CommandRefusal::Starting));
     assert_eq!(sent(&world.go(prompt("later"))), []);
-    assert_eq!(sent(&world.go(Input::Spawned { pid: 1 })).len(), 1);
+    assert_eq!(sent(&world.go(SessionInput::Spawned { pid: 1 })).len(), 1);
 }
 
 #[test]
 fn a_kill_overtakes_a_stop_and_a_second_stop_changes_nothing() {
-    let stop = |how| Input::Stop { how, by: "ana".into() };
+    let stop = |how| SessionInput::Stop { how, by: "ana".into() };
     let mut world = World::running();
     assert_eq!(world.kinds(stop(StopMode::Stop)), ["session.stopping"]);
     assert_eq!(world.go(stop(StopMode::Stop)), []);
     assert_eq!(world.go(stop(StopMode::Kill)).last(), Some(&StepEffect::Stop { how: StopMode::Kill }));
     assert_eq!(world.go(stop(StopMode::Stop)), []);
-    assert_eq!(world.try_go(prompt("x")), Err(Refused::Stopping));
+    assert_eq!(world.try_go(prompt("x")), Err(CommandRefusal::Stopping));
     world.go(gone());
     assert_eq!(world.state.why(), "killed by ana (exit status unknown)");
 }
@@ -456,7 +459,7 @@ fn reading_stops_while_too_much_is_open_or_under_way() {
         world.say(rejected(Some("1")));
     }
     assert!(!world.state.may_read());
-    world.go(Input::Delivered { n: 3 });
+    world.go(SessionInput::Delivered { n: 3 });
     assert!(world.state.may_read());
 }
 
@@ -466,7 +469,7 @@ fn bulk_output_needs_no_new_snapshot() {
     world.say(status());
     assert!(world.state.take_dirty());
     world.say(status());
-    world.say(heartbeat(Progress::Open));
+    world.say(heartbeat(HeartbeatProgress::Open));
     world.say(rejected(None));
     assert!(!world.state.take_dirty());
 }
@@ -558,7 +561,7 @@ impl Seen {
             match effect {
                 StepEffect::Record(new) => self.look_at(&new.event),
                 StepEffect::Send { n, message } => {
-                    self.interrupts += u32::from(matches!(message, Outbound::Interrupt { .. }));
+                    self.interrupts += u32::from(matches!(message, AgentCommand::Interrupt { .. }));
                     assert!(self.numbers.insert((generation, *n)), "a number was used twice");
                 }
                 _ => {}
@@ -616,7 +619,7 @@ impl Seen {
     }
 }
 
-fn input(world: &World, act: &Act, seen: &Seen) -> Option<Input> {
+fn input(world: &World, act: &Act, seen: &Seen) -> Option<SessionInput> {
     fn nth<T: Copy>(items: impl ExactSizeIterator<Item = T>, at: usize) -> Option<T> {
         let (len, mut items) = (items.len(), items);
         if len == 0 { None } else { items.nth(at % len) }
@@ -628,12 +631,12 @@ fn input(world: &World, act: &Act, seen: &Seen) -> Option<Input> {
             // Only a process that runs can say something.
             state.pid()?;
             let request = request.to_string();
-            Input::Said(Box::new(match what {
+            SessionInput::AgentMessage(Box::new(match what {
                 0 | 1 => clearance(&request),
                 2 => question(&request),
                 3 => status(),
-                4 => heartbeat(Progress::Open),
-                5 => heartbeat(Progress::Completed),
+                4 => heartbeat(HeartbeatProgress::Open),
+                5 => heartbeat(HeartbeatProgress::Completed),
                 6 => turn_end(),
                 7 => rejected(Some(&request)),
                 _ => rejected(None),
@@ -651,15 +654,17 @@ fn input(world: &World, act: &Act, seen: &Seen) -> Option<Input> {
                 6 => presets::forbidden(state, &[Preset::ReadOnly, Preset::Safe, Preset::Sandbox]),
                 _ => RequestAssessment { needed: 2, ..decisions::limited(5, Verdict::Deny) },
             };
-            Input::Asked(Box::new(ask(&request.to_string())), Box::new(assessed))
+            SessionInput::ClearanceRequested(Box::new(ask(&request.to_string())), Box::new(assessed))
         }
-        Act::Expire => Input::Expire,
+        Act::Expire => SessionInput::Expire,
         Act::Prompt => prompt("p"),
-        Act::TakeBack(at) => Input::TakeBack { prompt: nth(seen.prompts.keys(), *at).copied()?, by: by() },
+        Act::TakeBack(at) => {
+            SessionInput::TakeBack { prompt: nth(seen.prompts.keys(), *at).copied()?, by: by() }
+        }
         Act::Amend(at, place) => {
             let prompt = nth(seen.prompts.keys(), *at).copied()?;
             let text = place.is_none().then(|| "q".to_owned());
-            Input::Amend { prompt, text, place: *place, by: by() }
+            SessionInput::Amend { prompt, text, place: *place, by: by() }
         }
         Act::Decide(at, yes) => {
             let verdict = if *yes { Verdict::Approve } else { Verdict::Deny };
@@ -670,7 +675,7 @@ fn input(world: &World, act: &Act, seen: &Seen) -> Option<Input> {
             let outcome = [Outcome::Allow, Outcome::Deny, Outcome::Ask][usize::from(*outcome)];
             decisions::again(nth(seen.opened.iter(), *at).copied()?, outcome)
         }
-        Act::Answer(at) => Input::Answer {
+        Act::Answer(at) => SessionInput::Answer {
             question: nth(seen.asked.iter(), *at).copied()?,
             answer: Answer::Continue,
             instruction: None,
@@ -679,30 +684,44 @@ fn input(world: &World, act: &Act, seen: &Seen) -> Option<Input> {
         Act::EndNamed(running) => {
             state.pid()?;
             let running = state.turns.turn.as_ref().filter(|_| *running).map(|turn| turn.id);
-            Input::Said(Box::new(interrupts::end_of(running.unwrap_or(TurnId::from_seed([9; 10])))))
+            SessionInput::AgentMessage(Box::new(interrupts::end_of(
+                running.unwrap_or(TurnId::from_seed([9; 10])),
+            )))
         }
-        Act::Quiet => Input::Watch(None),
-        Act::Reload => Input::Found,
-        Act::Steer(true) => Input::Nudge { message: "go".into(), by: by() },
-        Act::Steer(false) => Input::Interrupt { reason: "no".into(), by: by() },
-        Act::Stop(kill) => Input::Stop { how: if *kill { StopMode::Kill } else { StopMode::Stop }, by: by() },
+        Act::Quiet => SessionInput::Watch(None),
+        Act::Reload => SessionInput::Found,
+        Act::Steer(true) => SessionInput::Nudge { message: "go".into(), by: by() },
+        Act::Steer(false) => SessionInput::Interrupt { reason: "no".into(), by: by() },
+        Act::Stop(kill) => {
+            SessionInput::Stop { how: if *kill { StopMode::Kill } else { StopMode::Stop }, by: by() }
+        }
         Act::Deliver(at, fine) => {
             let n = nth(state.outbox.in_flight.keys(), *at).copied()?;
-            if *fine { Input::Delivered { n } } else { Input::Undelivered { n, cause: "closed".into() } }
+            if *fine {
+                SessionInput::Delivered { n }
+            } else {
+                SessionInput::Undelivered { n, cause: "closed".into() }
+            }
         }
-        Act::DeliverAgain(at) => Input::Delivered { n: *at as u64 % 40 },
+        Act::DeliverAgain(at) => SessionInput::Delivered { n: *at as u64 % 40 },
         Act::Exit => {
             state.pid()?;
             gone()
         }
-        Act::Resume => Input::Resume { by: by() },
+        Act::Resume => SessionInput::Resume { by: by() },
         Act::Agent => deferred::agent("other"),
-        Act::Preset(at, widens) => Input::Preset { preset: Preset::ALL[*at], widens: *widens, by: by() },
+        Act::Preset(at, widens) => {
+            SessionInput::Preset { preset: Preset::ALL[*at], widens: *widens, by: by() }
+        }
         Act::Spawn(fine) => {
             if state.phase() != Phase::Starting {
                 return None;
             }
-            if *fine { Input::Spawned { pid: 9 } } else { Input::SpawnFailed { cause: "no".into() } }
+            if *fine {
+                SessionInput::Spawned { pid: 9 }
+            } else {
+                SessionInput::SpawnFailed { cause: "no".into() }
+            }
         }
     })
 }

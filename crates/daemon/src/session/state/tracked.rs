@@ -19,7 +19,7 @@ impl<T> Tracked<T> {
     }
 
     /// For changes that the next snapshot takes along, and that are not worth one: signs of life come by the thousand.
-    pub(super) fn quietly(&mut self) -> &mut T {
+    pub(super) fn mut_unchanged(&mut self) -> &mut T {
         &mut self.part
     }
 
@@ -67,7 +67,7 @@ mod tests {
         let mut part = Tracked::new(vec![1]);
         assert!(part.take_changed(), "a new part is not stored yet");
         assert_eq!((part.len(), part.take_changed()), (1, false));
-        part.quietly().push(2);
+        part.mut_unchanged().push(2);
         assert!(!part.take_changed());
         part.push(3);
         assert!(part.take_changed() && !part.take_changed());

@@ -96,8 +96,8 @@ impl SessionState {
             failed: self.failed().cloned(),
             unenforced: self.requests.unenforced.clone(),
             preset: self.spec.preset,
-            watched: self.watched_over(),
-            told: self.agent.told.clone(),
+            watch_state: self.watched_over(),
+            agent_info: self.agent.told.clone(),
             updated_at: None,
         }
     }

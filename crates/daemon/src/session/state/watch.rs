@@ -8,11 +8,12 @@ use std::time::Duration;
 
 use serde::{Deserialize, Serialize};
 
-use super::{EffectSink, LifeStage, Refused, SessionState, StepEffect};
+use super::{CommandRefusal, EffectSink, LifeStage, SessionState, StepEffect};
 use crate::session::stall::{ActivityTracker, BUSY, LadderMove, PerformedStep, WatchPolicy, WatchSetting};
 use intercom_host::ProcessActivity;
 use intercom_types::{
-    Event, Json, LadderChoice, Resets, Rung, Situation, Standing, StopMode, Time, Watched, span,
+    AgentCondition, Event, Json, LadderChoice, LimitResetTime, Rung, Situation, StopMode, Time, WatchState,
+    span,
 };
 
 /// The actor of steps that nobody has asked for.
@@ -31,21 +32,21 @@ const SAME_START: Duration = Duration::from_secs(5);
 pub(super) struct AgentOversight {
     pub(super) tracker: ActivityTracker,
     /// Where the agent stands, if that says more than the phase.
-    pub(super) condition: Option<Standing>,
+    pub(super) condition: Option<AgentCondition>,
 }
 
 impl SessionState {
     /// The agent gives a sign of life.
     pub(super) fn alive(&mut self, by: &str, out: &mut EffectSink<'_, '_>) {
-        self.oversight.quietly().tracker.heard(out.now());
+        self.oversight.mut_unchanged().tracker.record_sign_of_life(out.now());
         self.back_to_life(by, out);
     }
 
     /// Heartbeats are signs of life too, but without progress not for ever.
     pub(super) fn beats(&mut self, mark: u64, out: &mut EffectSink<'_, '_>) {
         let now = out.now();
-        self.oversight.quietly().tracker.beat(mark, now);
-        if self.oversight.tracker.talk(out.vigil()) == Some(now) {
+        self.oversight.mut_unchanged().tracker.beat(mark, now);
+        if self.oversight.tracker.talk(out.watch_policy()) == Some(now) {
             self.back_to_life("heartbeat", out);
         }
     }
@@ -55,7 +56,7 @@ impl SessionState {
         if self.life.stage != LifeStage::Running {
             return; // its last words are not its recovery
         }
-        if let Some(recovered) = self.oversight.quietly().tracker.recover(now) {
+        if let Some(recovered) = self.oversight.mut_unchanged().tracker.recover(now) {
             self.oversight.touch_if(true);
             let after = recovered.after;
             let took = span(now.since(after.at));
@@ -70,7 +71,7 @@ impl SessionState {
         if self.oversight.tracker.limit.is_none() && self.oversight.condition.is_some() {
             self.oversight.condition = None;
         }
-        let is_stale = self.oversight.quietly().tracker.is_stale(now, TALK_LAG);
+        let is_stale = self.oversight.mut_unchanged().tracker.is_stale(now, TALK_LAG);
         self.oversight.touch_if(is_stale);
     }
 
@@ -97,22 +98,22 @@ impl SessionState {
     pub(super) fn limited(
         &mut self,
         kind: String,
-        resets: Resets,
+        resets: LimitResetTime,
         params: Json,
         out: &mut EffectSink<'_, '_>,
     ) {
-        let (now, vigil) = (out.now(), out.vigil());
+        let (now, vigil) = (out.now(), out.watch_policy());
         let until = match resets {
-            Resets::At(at) => Some(at),
-            Resets::After(wait) => Some(now.plus(wait)),
-            Resets::Unknown => None,
+            LimitResetTime::At(at) => Some(at),
+            LimitResetTime::After(wait) => Some(now.plus(wait)),
+            LimitResetTime::Unknown => None,
         };
         self.oversight.tracker.limited(&kind, until, now);
         if let Some(limit) = &self.oversight.tracker.limit {
             let (until, resumes) = (limit.until, self.oversight.tracker.resumes(limit, vigil));
             out.record(Event::LimitReached(LimitReached { limit: kind, until, resumes, params }));
         }
-        self.oversight.condition = Some(self.oversight.tracker.standing(&self.setting(now), vigil));
+        self.oversight.condition = Some(self.oversight.tracker.condition(&self.setting(now), vigil));
     }
 
     fn setting(&self, now: Time) -> WatchSetting {
@@ -147,7 +148,7 @@ impl SessionState {
     }
 
     /// Whoever was not listened to has not been late.
-    pub(super) fn deadlines_anew(&mut self, out: &EffectSink<'_, '_>) {
+    pub(super) fn restart_deadlines(&mut self, out: &EffectSink<'_, '_>) {
         self.life.ready_by = self.life.ready_by.map(|_| out.ready_by());
         if self.turns.cancelled_by.is_some() {
             self.await_end(out);
@@ -155,8 +156,12 @@ impl SessionState {
     }
 
     /// A look at what its processes do, and what follows.
-    pub(super) fn watched(&mut self, activity: Option<ProcessActivity>, out: &mut EffectSink<'_, '_>) {
-        let (now, vigil) = (out.now(), out.vigil());
+    pub(super) fn observe_activity(
+        &mut self,
+        activity: Option<ProcessActivity>,
+        out: &mut EffectSink<'_, '_>,
+    ) {
+        let (now, vigil) = (out.now(), out.watch_policy());
         if self.life.ready_by.is_some_and(|by| by <= now) && self.life.stage == LifeStage::Starting {
             let why = format!("it was not ready within {}", span(out.cx.startup));
             return self.unusable(why, out);
@@ -165,14 +170,14 @@ impl SessionState {
             return;
         }
         self.end_if_quiet(out);
-        self.look_at_purse(out);
-        if let Some(since) = self.oversight.quietly().tracker.reminder(now, vigil) {
+        self.recheck_spend_cap(out);
+        if let Some(since) = self.oversight.mut_unchanged().tracker.reminder(now, vigil) {
             self.oversight.touch_if(true);
             let waiting_for = self.open_in_words();
             out.record(Event::StallReminder(StallReminder { waiting_for, since }));
         }
         if !self.has_open()
-            && let Some((limit, resume)) = self.oversight.quietly().tracker.limit_over(now, vigil)
+            && let Some((limit, resume)) = self.oversight.mut_unchanged().tracker.limit_over(now, vigil)
         {
             self.oversight.touch_if(true);
             out.record(Event::LimitOver(LimitOver { limit: limit.kind, resumed: resume }));
@@ -180,12 +185,12 @@ impl SessionState {
                 self.tell_to_go_on(&vigil.resume_text, out);
             }
         }
-        self.oversight.quietly().tracker.look(activity, now, vigil);
-        self.oversight.quietly().tracker.looked(now);
+        self.oversight.mut_unchanged().tracker.look(activity, now, vigil);
+        self.oversight.mut_unchanged().tracker.mark_classified(now);
         let setting = self.setting(now);
-        let standing = self.oversight.tracker.standing(&setting, vigil);
+        let standing = self.oversight.tracker.condition(&setting, vigil);
         if standing.state.is_stall() {
-            for taken in self.oversight.quietly().tracker.climb(&standing, now, vigil) {
+            for taken in self.oversight.mut_unchanged().tracker.climb(&standing, now, vigil) {
                 self.oversight.touch_if(true);
                 self.take_step(taken, &standing, out);
             }
@@ -195,16 +200,16 @@ impl SessionState {
             self.back_to_life("activity", out);
         }
         if self.life.stage == LifeStage::Running {
-            self.publish(self.oversight.tracker.standing(&self.setting(now), vigil));
+            self.publish(self.oversight.tracker.condition(&self.setting(now), vigil));
         }
         // Of an agent that does nothing there is nothing new to be kept.
-        let tracker = &mut self.oversight.quietly().tracker;
+        let tracker = &mut self.oversight.mut_unchanged().tracker;
         let is_stale = tracker.stirs(now) && tracker.is_stale(now, STIR_LAG);
         self.oversight.touch_if(is_stale);
     }
 
     /// Publishes the condition that people see, but only if there is something new in it.
-    fn publish(&mut self, mut standing: Standing) {
+    fn publish(&mut self, mut standing: AgentCondition) {
         let says_more = match standing.state {
             Situation::Quiet | Situation::Stuck | Situation::Gone | Situation::WaitingForService => true,
             Situation::Working => standing.why == BUSY,
@@ -223,7 +228,7 @@ impl SessionState {
         }
     }
 
-    fn take_step(&mut self, step: LadderMove, standing: &Standing, out: &mut EffectSink<'_, '_>) {
+    fn take_step(&mut self, step: LadderMove, standing: &AgentCondition, out: &mut EffectSink<'_, '_>) {
         let now = out.now();
         match step {
             LadderMove::Failed(last) => {
@@ -243,8 +248,8 @@ impl SessionState {
 
     /// Performs a step of the ladder. A step that cannot be sent counts as failed, which is reported when the
     /// next is due.
-    fn perform(&mut self, step: PerformedStep, standing: &Standing, out: &mut EffectSink<'_, '_>) {
-        let vigil = out.vigil();
+    fn perform(&mut self, step: PerformedStep, standing: &AgentCondition, out: &mut EffectSink<'_, '_>) {
+        let vigil = out.watch_policy();
         match step.rung {
             Rung::Alert | Rung::Escalate => {}
             Rung::Nudge => {
@@ -256,7 +261,7 @@ impl SessionState {
             }
             Rung::Interrupt => {
                 if self.interrupt(standing.sentence(out.now()), BY, out).is_ok() {
-                    self.put(vigil.reprompt_text.as_str().into(), BY.to_owned(), true, out).ok(); // as above
+                    self.queue_prompt(vigil.reprompt_text.as_str().into(), BY.to_owned(), true, out).ok(); // as above
                 }
             }
             Rung::Restart => {
@@ -272,7 +277,7 @@ impl SessionState {
     /// In a turn it is nudged, otherwise prompted.
     fn tell_to_go_on(&mut self, text: &str, out: &mut EffectSink<'_, '_>) {
         if self.turns.turn.is_none() {
-            self.put(text.into(), BY.to_owned(), true, out).ok(); // with a full queue it has enough to do
+            self.queue_prompt(text.into(), BY.to_owned(), true, out).ok(); // with a full queue it has enough to do
         } else {
             self.nudge(text.to_owned(), BY, out).ok(); // one that reads nothing is found out
         }
@@ -281,18 +286,19 @@ impl SessionState {
     /// After a restart because of a stall: it works on, or people have to tell it what to do.
     pub(super) fn started_again(&mut self, out: &mut EffectSink<'_, '_>) {
         if self.turns.turn.is_some() || !self.turns.queue.is_empty() {
-            return self.oversight.tracker.postpone(out.now(), out.vigil());
+            return self.oversight.tracker.postpone(out.now(), out.watch_policy());
         }
         self.leave_to_people("started again, and waits to be told what to do", out);
     }
 
     /// A stall that has ended without a sign of life, and nobody works on: people have to.
     fn leave_to_people(&mut self, why: &str, out: &mut EffectSink<'_, '_>) {
-        let (now, vigil) = (out.now(), out.vigil());
+        let (now, vigil) = (out.now(), out.watch_policy());
         let Some(since) = self.oversight.tracker.episode().map(|episode| episode.since) else { return };
-        if let Some((step, of)) = self.oversight.quietly().tracker.give_up(now, vigil) {
+        if let Some((step, of)) = self.oversight.mut_unchanged().tracker.give_up(now, vigil) {
             self.oversight.touch_if(true);
-            let standing = Standing { why: why.to_owned(), ..Standing::new(Situation::Idle, since) };
+            let standing =
+                AgentCondition { why: why.to_owned(), ..AgentCondition::new(Situation::Idle, since) };
             record_step(&step, (of, of), &standing, out);
         }
     }
@@ -302,11 +308,11 @@ impl SessionState {
         until: Option<Time>,
         by: &str,
         out: &mut EffectSink<'_, '_>,
-    ) -> Result<(), Refused> {
+    ) -> Result<(), CommandRefusal> {
         self.steerable()?;
         out.record(Event::StallSnoozed(StallSnoozed { until, by: by.to_owned() }));
         self.oversight.tracker.snooze(until);
-        self.restand(out);
+        self.refresh_condition(out);
         Ok(())
     }
 
@@ -315,23 +321,23 @@ impl SessionState {
         choice: LadderChoice,
         by: &str,
         out: &mut EffectSink<'_, '_>,
-    ) -> Result<(), Refused> {
+    ) -> Result<(), CommandRefusal> {
         self.steerable()?;
         out.record(Event::LadderChanged(LadderChanged { ladder: choice.to_string(), by: by.to_owned() }));
         self.oversight.tracker.choose(choice);
-        self.restand(out);
+        self.refresh_condition(out);
         Ok(())
     }
 
     /// Brings the condition that people see up to date at once.
-    fn restand(&mut self, out: &EffectSink<'_, '_>) {
+    fn refresh_condition(&mut self, out: &EffectSink<'_, '_>) {
         if self.oversight.condition.is_some() {
-            self.publish(self.oversight.tracker.standing(&self.setting(out.now()), out.vigil()));
+            self.publish(self.oversight.tracker.condition(&self.setting(out.now()), out.watch_policy()));
         }
     }
 
-    pub(super) fn watched_over(&self) -> Watched {
-        Watched {
+    pub(super) fn watched_over(&self) -> WatchState {
+        WatchState {
             standing: self.oversight.condition.clone(),
             ladder: self.oversight.tracker.choice.clone(),
             snoozed_until: self.oversight.tracker.snoozed_until,
@@ -345,7 +351,7 @@ impl SessionState {
 fn record_step(
     step: &PerformedStep,
     (number, of): (usize, usize),
-    standing: &Standing,
+    standing: &AgentCondition,
     out: &mut EffectSink<'_, '_>,
 ) {
     let now = out.now();

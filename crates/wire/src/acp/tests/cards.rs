@@ -6,19 +6,19 @@ use std::path::Path;
 use serde_json::json;
 
 use super::*;
-use crate::acp::permission::Card;
+use crate::acp::permission::PermissionDetails;
 use crate::acp::tool::ToolCall;
-use intercom_policy::{self as policy, Outcome, Rule, Rules, Subject};
+use intercom_policy::{self as policy, PolicyOutcome, PolicyRequest, Rule, Rules};
 use intercom_types::Time;
 
 /// The card of a request with this tool call.
-fn of(tool: &serde_json::Value) -> Card {
+fn of(tool: &serde_json::Value) -> PermissionDetails {
     let params = json!({ "sessionId": "s", "toolCall": tool, "options": [] }).to_string();
-    card(&permission(&params), None, "/w")
+    permission_details(&permission(&params), None, "/w")
 }
 
 /// Everything on it but the description and the options.
-fn seen(card: &Card) -> String {
+fn seen(card: &PermissionDetails) -> String {
     let or = |text: &Option<String>| text.clone().unwrap_or_else(|| "-".to_owned());
     let paths: Vec<&str> = card.file_path.iter().chain(&card.more_paths).map(String::as_str).collect();
     let diff = card.diff.as_deref().unwrap_or("-").replace('\n', "⏎");
@@ -64,10 +64,10 @@ fn codex_shows_its_diff_before_it_asks() {
         {"optionId":"allow_once","name":"Yes, proceed","kind":"allow_once"},
         {"optionId":"cancel","name":"No","kind":"reject_once"}]}"#;
     let permission = permission(params);
-    let alone = card(&permission, None, "/w");
+    let alone = permission_details(&permission, None, "/w");
     assert_eq!(seen(&alone), "Edit files | edit | - | /w/new.txt | -");
     let announced = ToolCall::read(raw(announced)).unwrap();
-    let both = card(&permission, Some(&announced), "/w");
+    let both = permission_details(&permission, Some(&announced), "/w");
     assert_eq!(
         seen(&both),
         "Edit files | edit | - | /w/new.txt | --- /dev/null⏎+++ /w/new.txt⏎@@ -0,0 +1 @@⏎+a⏎"
@@ -124,7 +124,7 @@ fn a_tool_call_is_named_by_whatever_it_has() {
     for (tool, expected) in cases {
         assert_eq!(seen(&of(&tool)), expected, "{tool}");
     }
-    assert_eq!(card(&permission("{}"), None, "/w").title, "the agent asks for permission");
+    assert_eq!(permission_details(&permission("{}"), None, "/w").title, "the agent asks for permission");
 }
 
 #[test]
@@ -155,23 +155,23 @@ fn commands_are_read_from_every_shape() {
 }
 
 /// What a single rule makes of a card.
-fn ruled(rule: &str, card: &Card, workspace: &Path) -> &'static str {
+fn ruled(rule: &str, card: &PermissionDetails, workspace: &Path) -> &'static str {
     let rule: Rule = toml::from_str(rule).unwrap();
     let rules = Rules::compile(vec![rule], |_| Time::from_millis(0)).unwrap();
-    let subject = Subject {
+    let subject = PolicyRequest {
         workspace: workspace.to_owned(),
         tool: card.tool.clone(),
         title: card.title.clone(),
         paths: card.file_path.iter().chain(&card.more_paths).cloned().collect(),
         command: card.command.clone(),
         diff: card.diff.clone(),
-        ..Subject::default()
+        ..PolicyRequest::default()
     };
     let request = policy::resolve(subject);
     match policy::decide(&rules, &request, &policy::assess(&request), Time::from_millis(0)).outcome {
-        Outcome::Allow => "allow",
-        Outcome::Deny { .. } => "deny",
-        Outcome::Ask { .. } => "ask",
+        PolicyOutcome::Allow => "allow",
+        PolicyOutcome::Deny { .. } => "deny",
+        PolicyOutcome::Ask { .. } => "ask",
     }
 }
 
@@ -278,10 +278,16 @@ fn every_command_and_variable_of_the_input_counts() {
     }
     // Parsers differ in which of two equal keys they take.
     let twice = r#"{"sessionId":"s","toolCall":{"title":"t","rawInput":{"command":"ls","command":"rm x"}},"options":[]}"#;
-    assert_eq!(card(&permission(twice), None, "/w").command.as_deref(), Some("sh -c ls\nsh -c 'rm x'"));
+    assert_eq!(
+        permission_details(&permission(twice), None, "/w").command.as_deref(),
+        Some("sh -c ls\nsh -c 'rm x'")
+    );
     for rule in ["then = 'deny'\ncommand = 'rm'", "then = 'ask'\ncommand = 'ls'\nask = ['ana']"] {
         let expected = if rule.contains("deny") { "deny" } else { "ask" };
-        assert_eq!(ruled(rule, &card(&permission(twice), None, "/w"), Path::new("/w")), expected);
+        assert_eq!(
+            ruled(rule, &permission_details(&permission(twice), None, "/w"), Path::new("/w")),
+            expected
+        );
     }
 }
 

@@ -10,9 +10,9 @@ use serde::de::DeserializeOwned;
 use serde_json::{Value, json};
 
 use super::*;
-use crate::acp::request::{CreateTerminal, ReadFile, Terminal, TerminalVerb, WriteFile};
-use crate::acp::update::Detail;
-use crate::jsonrpc::{self, Message};
+use crate::acp::request::{CreateTerminal, ReadFile, TerminalRequest, TerminalVerb, WriteFile};
+use crate::acp::update::UpdateDetail;
+use crate::jsonrpc::{self, RpcMessage};
 
 /// As the schema's type writes it, which must be all that was given.
 fn typed<T: DeserializeOwned + Serialize>(value: &Value) -> String {
@@ -81,9 +81,9 @@ fn updates() -> Vec<Value> {
     all
 }
 
-fn summary(update: &Update<'_>) -> String {
+fn summary(update: &SessionUpdateParts<'_>) -> String {
     match update.detail() {
-        Detail::Tool(call) => format!(
+        UpdateDetail::Tool(call) => format!(
             "tool {:?} {:?} {:?} {:?} edits={} texts={:?} command={:?}",
             call.id,
             call.kind,
@@ -93,16 +93,16 @@ fn summary(update: &Update<'_>) -> String {
             call.texts,
             call.facts().commands.first()
         ),
-        Detail::Plan(steps) => {
+        UpdateDetail::Plan(steps) => {
             let steps: Vec<String> =
                 steps.iter().map(|step| format!("{} {}", step.text, step.status)).collect();
             format!("plan {steps:?}")
         }
-        Detail::Usage(usage) => format!("{usage:?}"),
-        Detail::Mode(mode) => format!("mode {mode}"),
-        Detail::Title(title) => format!("title {title:?}"),
-        Detail::Config(options) => format!("config {options}"),
-        Detail::Nothing => "-".to_owned(),
+        UpdateDetail::Usage(usage) => format!("{usage:?}"),
+        UpdateDetail::Mode(mode) => format!("mode {mode}"),
+        UpdateDetail::Title(title) => format!("title {title:?}"),
+        UpdateDetail::Config(options) => format!("config {options}"),
+        UpdateDetail::Nothing => "-".to_owned(),
     }
 }
 
@@ -114,16 +114,16 @@ fn every_update_is_kept_and_understood_where_we_act_on_it() {
         let line = typed::<SessionNotification>(&json!({ "sessionId": "s", "update": update }));
         let params = raw(&line);
         let message = jsonrpc::notification(method::SESSION_UPDATE, params);
-        let Ok(Message::Notification { method: name, params: Some(params) }) = jsonrpc::parse(&message)
+        let Ok(RpcMessage::Notification { method: name, params: Some(params) }) = jsonrpc::parse(&message)
         else {
             panic!("{message}")
         };
         assert_eq!((&*name, params.get()), ("session/update", &*line), "not a byte is lost");
-        let look = Update::look(params).unwrap();
+        let look = SessionUpdateParts::read(params).unwrap();
         assert_eq!(look.session.as_deref(), Some("s"));
         assert_eq!(look.kind.as_deref(), update["sessionUpdate"].as_str());
         assert_eq!(look.text().as_deref(), update["content"]["text"].as_str());
-        if !matches!(look.detail(), Detail::Nothing) {
+        if !matches!(look.detail(), UpdateDetail::Nothing) {
             acted.push(summary(&look));
         }
     }
@@ -167,15 +167,17 @@ fn invented_updates_and_fields_are_just_words() {
         (r#"{"update":{"sessionUpdate":"current_mode_update"}}"#, Some("current_mode_update"), "-"),
     ];
     for (params, kind, expected) in cases {
-        let update = Update::look(raw(params)).unwrap();
+        let update = SessionUpdateParts::read(raw(params)).unwrap();
         assert_eq!(update.kind.as_deref(), kind);
         assert_eq!(summary(&update), expected, "{params}");
     }
     for params in ["null", "[]", "{}", r#"{"sessionId":"s"}"#, r#"{"update":7}"#] {
-        assert!(Update::look(raw(params)).is_none(), "{params}");
+        assert!(SessionUpdateParts::read(raw(params)).is_none(), "{params}");
     }
     let plan = r#"{"update":{"sessionUpdate":"plan"}}"#;
-    assert!(matches!(Update::look(raw(plan)).unwrap().detail(), Detail::Plan(steps) if steps.is_empty()));
+    assert!(
+        matches!(SessionUpdateParts::read(raw(plan)).unwrap().detail(), UpdateDetail::Plan(steps) if steps.is_empty())
+    );
 }
 
 #[test]
@@ -222,7 +224,7 @@ fn every_option_of_a_permission_is_offered_in_its_order() {
 /// One of our requests, as the schema's type writes it.
 fn asked(name: &str, params: &Value) -> String {
     let text = params.to_string();
-    let request = Request::read(name, Some(raw(&text)));
+    let request = AcpAgentRequest::read(name, Some(raw(&text)));
     typed::<AgentRequest>(params);
     format!("{:?}", request.unwrap())
 }
@@ -258,7 +260,7 @@ fn requests_are_read_by_the_names_of_the_schema() {
         ("terminal/release", TerminalVerb::Release),
     ];
     for (name, verb) in verbs {
-        let terminal = Terminal { session: session.clone(), terminal: "t".into(), verb };
+        let terminal = TerminalRequest { session: session.clone(), terminal: "t".into(), verb };
         assert_eq!(asked(name, &params), format!("Terminal({terminal:?})"));
     }
 
@@ -274,7 +276,7 @@ fn requests_are_read_by_the_names_of_the_schema() {
     let text = asked("elicitation/create", &url);
     assert!(text.contains(r#"url: Some("https://x"), id: Some("e")"#), "{text}");
 
-    assert!(matches!(Request::read("_x/steer", None), Ok(Request::Unknown)));
+    assert!(matches!(AcpAgentRequest::read("_x/steer", None), Ok(AcpAgentRequest::Unknown)));
     assert_eq!(request::cancelled(raw(r#"{"requestId":"r"}"#)).unwrap().as_json(), "\"r\"");
     assert_eq!(request::completed(raw(r#"{"elicitationId":"e"}"#)).as_deref(), Some("e"));
 }
@@ -303,9 +305,13 @@ fn what_we_would_act_on_must_be_well_formed() {
         ("elicitation/create", "{}", "field `message` must be a string"),
     ];
     for (name, params, expected) in cases {
-        assert_eq!(Request::read(name, Some(raw(params))).unwrap_err().to_string(), expected, "{params}");
+        assert_eq!(
+            AcpAgentRequest::read(name, Some(raw(params))).unwrap_err().to_string(),
+            expected,
+            "{params}"
+        );
     }
-    assert!(Request::read("fs/read_text_file", None).is_err());
+    assert!(AcpAgentRequest::read("fs/read_text_file", None).is_err());
 }
 
 #[test]
@@ -324,13 +330,13 @@ fn answers_are_read_by_the_names_of_the_schema() {
         (read.version, read.name.as_deref(), read.agent_version.as_deref()),
         (Some(1), Some("N"), Some("2"))
     );
-    let can = read.can;
+    let can = read.features;
     assert!(can.load && can.resume && can.list && can.close && can.image && can.embedded_context);
     assert!(!can.audio && !can.steer);
     assert_eq!(read.auth_methods[0].id, "key");
     assert!(InitializeAnswer::read(raw("null")).is_none());
     assert_eq!(
-        InitializeAnswer::read(raw("{}")).unwrap().can,
+        InitializeAnswer::read(raw("{}")).unwrap().features,
         super::super::answer::AgentCapabilities::default()
     );
 
@@ -340,18 +346,18 @@ fn answers_are_read_by_the_names_of_the_schema() {
     let switch = json!({ "id": "fast", "name": "Fast", "type": "boolean", "currentValue": true });
     let answer = json!({ "sessionId": "s", "modes": modes, "configOptions": [option, switch] });
     let text = typed::<NewSessionResponse>(&answer);
-    let read = SessionStarted::read(raw(&text));
+    let read = SessionStartAnswer::read(raw(&text));
     assert_eq!((read.session.as_deref(), read.modes().current.as_deref()), (Some("s"), Some("a")));
     assert_eq!(read.modes().available[0].name, "A");
     let options = read.config_options();
     assert_eq!((&*options[0].id, options[0].current), ("model", Some("\"m\"")));
     assert_eq!((options[1].sort.as_deref(), options[1].current), (Some("boolean"), Some("true")));
-    assert!(SessionStarted::read(raw("null")).session.is_none());
+    assert!(SessionStartAnswer::read(raw("null")).session.is_none());
 
     let sessions =
         json!({ "sessions": [{ "sessionId": "s", "cwd": "/w", "title": "t" }], "nextCursor": "c" });
     let text = typed::<ListSessionsResponse>(&sessions);
-    let read = SessionsListed::read(raw(&text)).unwrap();
+    let read = SessionListAnswer::read(raw(&text)).unwrap();
     assert_eq!((&*read.sessions[0].session, read.next.as_deref()), ("s", Some("c")));
 }
 
@@ -361,18 +367,18 @@ fn every_stop_reason_ends_a_turn_known_or_not() {
     for reason in [EndTurn, MaxTokens, MaxTurnRequests, Refusal, Cancelled] {
         let text = serde_json::to_string(&PromptResponse::new(reason)).unwrap();
         let word = serde_json::to_value(reason).unwrap();
-        let done = PromptDone::read(raw(&text)).unwrap();
+        let done = SessionPromptAnswer::read(raw(&text)).unwrap();
         assert_eq!(done.stop_reason.as_deref(), word.as_str());
         assert_eq!(done.tokens, None);
     }
     assert_eq!(
-        PromptDone::read(raw(r#"{"stopReason":"bored"}"#)).unwrap().stop_reason.as_deref(),
+        SessionPromptAnswer::read(raw(r#"{"stopReason":"bored"}"#)).unwrap().stop_reason.as_deref(),
         Some("bored")
     );
-    assert_eq!(PromptDone::read(raw("{}")).unwrap().stop_reason, None);
+    assert_eq!(SessionPromptAnswer::read(raw("{}")).unwrap().stop_reason, None);
     let usage = json!({ "stopReason": "end_turn",
                         "usage": { "totalTokens": 220, "inputTokens": 200, "outputTokens": 20 } });
     let text = typed::<PromptResponse>(&usage);
-    let tokens = PromptDone::read(raw(&text)).unwrap().tokens.unwrap();
+    let tokens = SessionPromptAnswer::read(raw(&text)).unwrap().tokens.unwrap();
     assert_eq!((tokens.input, tokens.output, tokens.total), (Some(200), Some(20), Some(220)));
 }

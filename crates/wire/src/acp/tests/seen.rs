@@ -11,7 +11,7 @@ fn claude_and_codex_advertise_steering_beside_their_capabilities() {
         "title":"Claude Agent","version":"0.99.1"},"authMethods":[],"_meta":{"steering":{"supported":true}}}"#;
     let read = InitializeAnswer::read(raw(claude)).unwrap();
     assert_eq!((read.version, read.name.as_deref()), (Some(1), Some("Claude Agent")));
-    let can = read.can;
+    let can = read.features;
     assert!(can.load && can.resume && can.list && can.close && can.steer && can.image && !can.audio);
     assert!(read.auth_methods.is_empty());
     assert!(read.capabilities.unwrap().get().contains(r#""providers":{}"#), "kept as it came");
@@ -25,7 +25,13 @@ fn gemini_can_load_and_nothing_else_and_needs_a_login() {
         "agentCapabilities":{"loadSession":true,"promptCapabilities":{"image":true,"audio":true,"embeddedContext":true},
         "mcpCapabilities":{"http":true,"sse":true}}}"#;
     let read = InitializeAnswer::read(raw(gemini)).unwrap();
-    assert!(read.can.load && read.can.audio && !read.can.resume && !read.can.close && !read.can.steer);
+    assert!(
+        read.features.load
+            && read.features.audio
+            && !read.features.resume
+            && !read.features.close
+            && !read.features.steer
+    );
     let ids: Vec<&str> = read.auth_methods.iter().map(|method| &*method.id).collect();
     assert_eq!(ids, ["oauth-personal", "gemini-api-key"]);
 }
@@ -33,7 +39,10 @@ fn gemini_can_load_and_nothing_else_and_needs_a_login() {
 #[test]
 fn tokens_are_found_in_usage_or_in_the_quota() {
     let tokens = |text| {
-        PromptDone::read(raw(text)).unwrap().tokens.map(|tokens| (tokens.input, tokens.output, tokens.total))
+        SessionPromptAnswer::read(raw(text))
+            .unwrap()
+            .tokens
+            .map(|tokens| (tokens.input, tokens.output, tokens.total))
     };
     let codex = r#"{"stopReason":"end_turn","usage":{"totalTokens":220,"inputTokens":200,"cachedReadTokens":0,"outputTokens":20}}"#;
     assert_eq!(tokens(codex), Some((Some(200), Some(20), Some(220))));
@@ -48,7 +57,7 @@ fn tokens_are_found_in_usage_or_in_the_quota() {
 fn models_of_agents_that_have_no_config_option_for_them() {
     let started = r#"{"sessionId":"s","models":{"availableModels":[{"modelId":"m[low]","name":"M (low)","description":"d"}],
         "currentModelId":"m[low]"}}"#;
-    let started = SessionStarted::read(raw(started));
+    let started = SessionStartAnswer::read(raw(started));
     let models = started.models();
     assert_eq!(models.current.as_deref(), Some("m[low]"));
     assert_eq!((&*models.available[0].id, &*models.available[0].name), ("m[low]", "M (low)"));
@@ -58,5 +67,5 @@ fn models_of_agents_that_have_no_config_option_for_them() {
 #[test]
 fn keys_come_in_any_order() {
     let params = r#"{"sessionId":"s","update":{"_meta":{"x":1},"toolCallId":"t","sessionUpdate":"tool_call","rawInput":{}}}"#;
-    assert_eq!(Update::look(raw(params)).unwrap().kind.as_deref(), Some("tool_call"));
+    assert_eq!(SessionUpdateParts::read(raw(params)).unwrap().kind.as_deref(), Some("tool_call"));
 }

@@ -9,8 +9,8 @@ use agent_client_protocol_schema::v1::{
 };
 use serde::de::DeserializeOwned;
 
-use crate::acp::send::{self, Elicited, Offer, TerminalExit};
-use crate::jsonrpc::{Message, parse};
+use crate::acp::send::{self, ElicitationOutcome, OfferedCapabilities, TerminalExit};
+use crate::jsonrpc::{RpcMessage, parse};
 use intercom_types::{Json, RequestId};
 
 fn id() -> RequestId {
@@ -21,8 +21,8 @@ fn id() -> RequestId {
 #[track_caller]
 fn check<T: DeserializeOwned>(line: &str, expected: &str) {
     let inner = match parse(line) {
-        Ok(Message::Request { params, .. } | Message::Notification { params, .. }) => params.unwrap(),
-        Ok(Message::Answer { result, .. }) => result.unwrap(),
+        Ok(RpcMessage::Request { params, .. } | RpcMessage::Notification { params, .. }) => params.unwrap(),
+        Ok(RpcMessage::Answer { result, .. }) => result.unwrap(),
         Err(bad) => panic!("{bad}"),
     };
     serde_json::from_str::<T>(inner.get()).unwrap();
@@ -31,7 +31,7 @@ fn check<T: DeserializeOwned>(line: &str, expected: &str) {
 
 #[test]
 fn requests_are_what_the_schema_says() {
-    let offer = Offer { read_files: true, ..Offer::default() };
+    let offer = OfferedCapabilities { read_files: true, ..OfferedCapabilities::default() };
     let version = env!("CARGO_PKG_VERSION");
     check::<InitializeRequest>(
         &send::initialize(&id(), offer),
@@ -39,7 +39,7 @@ fn requests_are_what_the_schema_says() {
             r#"{{"jsonrpc":"2.0","id":7,"method":"initialize","params":{{"protocolVersion":1,"clientCapabilities":{{"fs":{{"readTextFile":true,"writeTextFile":false}},"terminal":false,"auth":{{"terminal":false}}}},"clientInfo":{{"name":"intercom","version":"{version}"}}}}}}"#
         ),
     );
-    let all = Offer { read_files: true, write_files: true, terminals: true, elicitation: true };
+    let all = OfferedCapabilities { read_files: true, write_files: true, terminals: true, elicitation: true };
     let line = send::initialize(&id(), all);
     assert!(line.contains(r#""writeTextFile":true},"terminal":true"#), "{line}");
     assert!(line.contains(r#""elicitation":{"form":{},"url":{}}"#), "{line}");
@@ -152,12 +152,14 @@ fn answers_are_what_the_schema_says() {
     );
     let filled = Json::trusted(r#"{"z": 1.0,"a":true}"#);
     check::<CreateElicitationResponse>(
-        &send::elicited(&theirs, Elicited::Accepted(Some(&filled))),
+        &send::elicitation_answer(&theirs, ElicitationOutcome::Accepted(Some(&filled))),
         r#"{"jsonrpc":"2.0","id":"r","result":{"action":"accept","content":{"z": 1.0,"a":true}}}"#,
     );
-    for (outcome, action) in [(Elicited::Declined, "decline"), (Elicited::Cancelled, "cancel")] {
+    for (outcome, action) in
+        [(ElicitationOutcome::Declined, "decline"), (ElicitationOutcome::Cancelled, "cancel")]
+    {
         check::<CreateElicitationResponse>(
-            &send::elicited(&theirs, outcome),
+            &send::elicitation_answer(&theirs, outcome),
             &format!(r#"{{"jsonrpc":"2.0","id":"r","result":{{"action":"{action}"}}}}"#),
         );
     }

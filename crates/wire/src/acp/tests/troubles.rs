@@ -4,20 +4,22 @@ use std::time::Duration;
 
 use super::*;
 use crate::acp::answer::AuthMethod;
-use crate::acp::trouble::{LimitKind, LogInAdvice, Resets, Trouble, may_want_login, wants_login, ways_in};
+use crate::acp::error_answer::{
+    ErrorCause, LimitKind, LogInAdvice, ProviderLimitReset, login_methods, may_want_login, wants_login,
+};
 use intercom_types::Time;
 
-fn trouble(error: &str) -> Trouble {
-    Failure::read(raw(error)).trouble
+fn trouble(error: &str) -> ErrorCause {
+    ErrorAnswer::read(raw(error)).trouble
 }
 
 /// A limit and when it is lifted, as one word each.
 fn limit(error: &str) -> String {
-    let Trouble::Limit(limit) = trouble(error) else { return format!("{:?}", trouble(error)) };
+    let ErrorCause::Limit(limit) = trouble(error) else { return format!("{:?}", trouble(error)) };
     let resets = match limit.resets {
-        Some(Resets::After(wait)) => format!("after {}", wait.as_secs_f64()),
-        Some(Resets::At(time)) => format!("at {time}"),
-        Some(Resets::Said(words)) => format!("said {words}"),
+        Some(ProviderLimitReset::After(wait)) => format!("after {}", wait.as_secs_f64()),
+        Some(ProviderLimitReset::At(time)) => format!("at {time}"),
+        Some(ProviderLimitReset::InWords(words)) => format!("said {words}"),
         None => "-".to_owned(),
     };
     format!("{:?} {resets}", limit.kind)
@@ -90,7 +92,7 @@ fn a_missing_login_is_told_from_other_errors() {
         r#"{"code":-32603,"message":"Invalid API key · Please run /login"}"#,
     ];
     for error in auth {
-        assert_eq!(trouble(error), Trouble::Auth, "{error}");
+        assert_eq!(trouble(error), ErrorCause::Auth, "{error}");
     }
     let other = [
         r#"{"code":-32000,"message":"Server is shutting down"}"#,
@@ -99,7 +101,7 @@ fn a_missing_login_is_told_from_other_errors() {
         r#"{"code":-32603,"message":"Internal error"}"#,
     ];
     for error in other {
-        assert_eq!(trouble(error), Trouble::Other, "{error}");
+        assert_eq!(trouble(error), ErrorCause::Other, "{error}");
     }
 }
 
@@ -119,9 +121,9 @@ fn people_are_told_what_to_do() {
         method("Google", Some("with your account"), None, &[]),
     ];
     let advice = |error: &str, methods: &[AuthMethod]| {
-        let how = format!("log in{}", ways_in(methods));
+        let how = format!("log in{}", login_methods(methods));
         let log_in = LogInAdvice { reason: "claude needs a login".to_owned(), how };
-        Failure::read(raw(error)).advice("claude", &log_in)
+        ErrorAnswer::read(raw(error)).advice("claude", &log_in)
     };
     let auth = r#"{"code":-32000,"message":"Authentication required"}"#;
     assert_eq!(
@@ -156,12 +158,16 @@ fn ways_to_log_in_say_what_to_run_or_to_set() {
 
 #[test]
 fn speech_counts_only_if_it_begins_as_agents_put_it() {
-    let codex = Limit::in_speech("exceeded retry limit, last status: 429 Too Many Requests\n\n").unwrap();
+    let codex =
+        ProviderLimit::from_agent_text("exceeded retry limit, last status: 429 Too Many Requests\n\n")
+            .unwrap();
     assert_eq!((codex.kind, codex.resets), (LimitKind::Rate, None));
-    let limit = Limit::in_speech("You\u{2019}ve hit your usage limit. Try again in 3 days 1 hour.").unwrap();
+    let limit =
+        ProviderLimit::from_agent_text("You\u{2019}ve hit your usage limit. Try again in 3 days 1 hour.")
+            .unwrap();
     assert_eq!(limit.kind, LimitKind::Usage);
-    assert_eq!(limit.resets, Some(Resets::After(Duration::from_hours(73))));
-    assert_eq!(Limit::in_speech("I have added a rate limit (429) to the server."), None);
+    assert_eq!(limit.resets, Some(ProviderLimitReset::After(Duration::from_hours(73))));
+    assert_eq!(ProviderLimit::from_agent_text("I have added a rate limit (429) to the server."), None);
     assert_eq!(Time::parse("2026-11-16T14:40:00Z"), Some(Time::from_millis(1_794_840_000_000)));
 }
 
@@ -190,7 +196,7 @@ fn a_missing_login_is_heard_in_what_an_agent_says() {
 
 #[test]
 fn a_key_that_was_refused_is_told_from_one_that_is_missing() {
-    let refused = |error: &str| Failure::read(raw(error)).is_refused();
+    let refused = |error: &str| ErrorAnswer::read(raw(error)).is_refused();
     for error in [
         r#"{"code":-32603,"message":"Invalid API key · Please run /login"}"#,
         r#"{"code":-32000,"message":"Failed to authenticate. API Error: 401 invalid x-api-key"}"#,

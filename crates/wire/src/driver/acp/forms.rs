@@ -4,19 +4,19 @@ use serde::Deserialize;
 use serde_json::value::RawValue;
 
 use super::AcpDriver;
-use crate::acp::send::{self, Elicited};
+use crate::acp::send::{self, ElicitationOutcome};
 use crate::trim_json;
 use intercom_types::{Answer, Json, RequestId};
 
 impl AcpDriver {
     pub(super) fn forget_question(&mut self, request: &RequestId) -> Option<Json> {
-        let form = self.mind.questions.remove(request.as_json());
+        let form = self.memory.questions.remove(request.as_json());
         self.dirty |= form.is_some();
         form
     }
 
     /// An instruction is what was filled in: the form itself, or the text of its only field.
-    pub(super) fn answered(
+    pub(super) fn encode_answer(
         &mut self,
         request: &RequestId,
         decision: Answer,
@@ -26,9 +26,9 @@ impl AcpDriver {
         let content = instruction.and_then(|text| filled_in(text, form.as_ref()));
         match decision {
             Answer::Continue | Answer::Refine => {
-                send::elicited(request, Elicited::Accepted(content.as_ref()))
+                send::elicitation_answer(request, ElicitationOutcome::Accepted(content.as_ref()))
             }
-            Answer::Stop => send::elicited(request, Elicited::Declined),
+            Answer::Stop => send::elicitation_answer(request, ElicitationOutcome::Declined),
         }
     }
 }

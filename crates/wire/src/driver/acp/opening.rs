@@ -5,12 +5,12 @@ use serde_json::value::RawValue;
 
 use super::controls::NO_NUMBER;
 use super::{AcpDriver, PendingCall};
-use crate::acp::answer::{AgentCapabilities, InitializeAnswer, SessionStarted};
+use crate::acp::answer::{AgentCapabilities, InitializeAnswer, SessionStartAnswer};
+use crate::acp::error_answer::{ErrorAnswer, ErrorCause, LogInAdvice, login_methods, wants_login};
 use crate::acp::send;
-use crate::acp::trouble::{Failure, LogInAdvice, Trouble, wants_login, ways_in};
 use crate::acp::{VERSION, method};
 use intercom_types::text::quoted;
-use intercom_types::{Json, Said, Set, Takes};
+use intercom_types::{AgentMessage, ControlChange, Json, PromptCapabilities};
 
 /// A session that the agent has opened, before it is told to be ready.
 #[derive(Debug, Clone, Serialize, Deserialize)]
@@ -29,69 +29,74 @@ impl OpenSession {
 }
 
 impl AcpDriver {
-    pub(super) fn initialized(&mut self, result: &RawValue, said: &mut Vec<Said>) {
+    pub(super) fn handle_initialize_answer(&mut self, result: &RawValue, said: &mut Vec<AgentMessage>) {
         let Some(hello) = InitializeAnswer::read(result) else {
             let reason = "its answer to `initialize` is no object".to_owned();
-            return said.push(Said::Unusable { reason });
+            return said.push(AgentMessage::Unusable { reason });
         };
         if let Some(version) = hello.version.filter(|version| *version != VERSION) {
             let reason = format!("it speaks version {version} of the protocol, not {VERSION}");
-            return said.push(Said::Unusable { reason });
+            return said.push(AgentMessage::Unusable { reason });
         }
-        self.mind.can = hello.can;
-        self.mind.auth = hello.auth_methods;
-        self.mind.about = Some(Json::raw(result));
+        self.memory.can = hello.features;
+        self.memory.auth = hello.auth_methods;
+        self.memory.about = Some(Json::raw(result));
         self.open_session(said);
     }
 
     /// The session of an earlier process if the agent can go on with it, else a new one.
-    pub(super) fn open_session(&mut self, said: &mut Vec<Said>) {
+    pub(super) fn open_session(&mut self, said: &mut Vec<AgentMessage>) {
         let (cwd, servers) = (self.setup.workspace.clone(), self.setup.mcp_servers.clone());
         let servers = servers.as_ref();
-        let text = match self.mind.earlier.clone() {
-            Some(earlier) if self.mind.can.resume => {
-                send::session_resume(&self.ask(PendingCall::Resume), &earlier, &cwd, servers)
+        let text = match self.memory.earlier.clone() {
+            Some(earlier) if self.memory.can.resume => {
+                send::session_resume(&self.register_request(PendingCall::Resume), &earlier, &cwd, servers)
             }
-            Some(earlier) if self.mind.can.load => {
-                self.mind.replaying = true;
-                send::session_load(&self.ask(PendingCall::Load), &earlier, &cwd, servers)
+            Some(earlier) if self.memory.can.load => {
+                self.memory.replaying = true;
+                send::session_load(&self.register_request(PendingCall::Load), &earlier, &cwd, servers)
             }
-            _ => send::session_new(&self.ask(PendingCall::New), &cwd, servers),
+            _ => send::session_new(&self.register_request(PendingCall::New), &cwd, servers),
         };
-        said.push(Said::Tell { text });
+        said.push(AgentMessage::DriverText { text });
     }
 
-    pub(super) fn opened(&mut self, result: &RawValue, resumed: bool, said: &mut Vec<Said>) {
-        let started = SessionStarted::read(result);
-        let earlier = self.mind.earlier.take().filter(|_| resumed);
+    pub(super) fn handle_session_opened(
+        &mut self,
+        result: &RawValue,
+        resumed: bool,
+        said: &mut Vec<AgentMessage>,
+    ) {
+        let started = SessionStartAnswer::read(result);
+        let earlier = self.memory.earlier.take().filter(|_| resumed);
         let Some(session) = started.session.clone().map(Into::into).or(earlier) else {
             let reason = "its new session has no id".to_owned();
-            return said.push(Said::Unusable { reason });
+            return said.push(AgentMessage::Unusable { reason });
         };
         // Some answer before they have told all of it: it goes on until they are asked something.
-        self.learn(&started);
+        self.store_controls(&started);
         said.push(self.controls());
-        self.mind.session = Some(session);
+        self.memory.session = Some(session);
         let open = OpenSession { resumed, answer: Json::raw(result), request: None };
         match self.mode_to_set() {
-            None => self.ready(open, None, said),
+            None => self.report_ready(open, None, said),
             Some(Err(reason)) => {
-                said.push(Said::NotSet { set: None, reason, error: Json::trusted("null") });
-                self.ready(open, None, said);
+                said.push(AgentMessage::SettingRefused { set: None, reason, error: Json::trusted("null") });
+                self.report_ready(open, None, said);
             }
             // Not ready before the answer: the first prompt must not meet the agent in another mode.
             Some(Ok(mode)) => {
-                let request = Some(self.mind.next_id);
-                let text = self.set(&Set::Mode(mode), NO_NUMBER);
-                self.mind.opening = Some(OpenSession { request, ..open });
-                said.extend(text.map(|text| Said::Tell { text }));
+                let request = Some(self.memory.next_id);
+                let text = self.set(&ControlChange::Mode(mode), NO_NUMBER);
+                self.memory.opening = Some(OpenSession { request, ..open });
+                said.extend(text.map(|text| AgentMessage::DriverText { text }));
             }
         }
     }
 
     /// Returns the mode of the profile unless the agent is in it, or the reason why it cannot be set.
     fn mode_to_set(&self) -> Option<Result<String, String>> {
-        let controls = &self.mind.controls;
+        let controls = &self.memory.controls;
         let mode = self.setup.mode.clone().filter(|mode| controls.current_mode().as_ref() != Some(mode))?;
         let (agent, offered) = (&self.setup.agent, controls.offered_modes());
         if offered.is_empty() {
@@ -113,23 +118,23 @@ impl AcpDriver {
         &mut self,
         open: OpenSession,
         result: Result<&RawValue, &RawValue>,
-        said: &mut Vec<Said>,
+        said: &mut Vec<AgentMessage>,
     ) {
         let wanted = self.setup.mode.clone().unwrap_or_default();
         match result {
-            Ok(_) => self.ready(open, Some(&wanted), said),
+            Ok(_) => self.report_ready(open, Some(&wanted), said),
             Err(error) => {
-                let why = quoted(&Failure::read(error).message);
+                let why = quoted(&ErrorAnswer::read(error).message);
                 let agent = &self.setup.agent;
                 let reason =
                     format!("the profile of {agent} wants mode `{wanted}`, and the agent refuses it: {why}");
-                said.push(Said::NotSet { set: None, reason, error: Json::raw(error) });
-                self.ready(open, None, said);
+                said.push(AgentMessage::SettingRefused { set: None, reason, error: Json::raw(error) });
+                self.report_ready(open, None, said);
             }
         }
     }
 
-    fn ready(&mut self, open: OpenSession, mode: Option<&str>, said: &mut Vec<Said>) {
+    fn report_ready(&mut self, open: OpenSession, mode: Option<&str>, said: &mut Vec<AgentMessage>) {
         #[derive(Serialize)]
         struct ReadyInfo<'a> {
             agent_session: &'a str,
@@ -141,66 +146,72 @@ impl AcpDriver {
             mode: Option<&'a str>,
         }
         let OpenSession { resumed, answer, request: _ } = open;
-        let agent_session = self.mind.session.as_deref().unwrap_or_default();
-        let info = ReadyInfo { agent_session, resumed, initialize: &self.mind.about, session: &answer, mode };
-        let AgentCapabilities { image, audio, embedded_context, .. } = self.mind.can;
-        said.push(Said::Ready {
-            steers: self.mind.can.steer,
-            lists: self.mind.can.list,
+        let agent_session = self.memory.session.as_deref().unwrap_or_default();
+        let info =
+            ReadyInfo { agent_session, resumed, initialize: &self.memory.about, session: &answer, mode };
+        let AgentCapabilities { image, audio, embedded_context, .. } = self.memory.can;
+        said.push(AgentMessage::Ready {
+            supports_steering: self.memory.can.steer,
+            supports_session_list: self.memory.can.list,
             resumed,
-            takes: Takes { image, audio, embedded_context },
+            prompt_capabilities: PromptCapabilities { image, audio, embedded_context },
             info: Json::of(&info),
         });
     }
 
     /// Handles a failed resume: the session is loaded if possible, else a new one begins, unless somebody
     /// asked for just that session.
-    pub(super) fn not_resumed(&mut self, may_load: bool, error: &RawValue, said: &mut Vec<Said>) {
-        if may_load && self.mind.can.load {
-            self.mind.can.resume = false;
-        } else if self.mind.explicit {
-            return self.unusable(error, said);
+    pub(super) fn handle_resume_failure(
+        &mut self,
+        may_load: bool,
+        error: &RawValue,
+        said: &mut Vec<AgentMessage>,
+    ) {
+        if may_load && self.memory.can.load {
+            self.memory.can.resume = false;
+        } else if self.memory.explicit {
+            return self.report_unusable(error, said);
         } else {
-            self.mind.earlier = None;
+            self.memory.earlier = None;
         }
         self.open_session(said);
     }
 
     /// Without a log-in, one is tried if the profile says how.
-    pub(super) fn not_opened(&mut self, error: &RawValue, said: &mut Vec<Said>) {
-        let wants_login = Failure::read(error).trouble == Trouble::Auth;
-        match self.setup.auth_method.clone().filter(|_| wants_login && !self.mind.logged_in) {
+    pub(super) fn handle_open_failure(&mut self, error: &RawValue, said: &mut Vec<AgentMessage>) {
+        let wants_login = ErrorAnswer::read(error).trouble == ErrorCause::Auth;
+        match self.setup.auth_method.clone().filter(|_| wants_login && !self.memory.logged_in) {
             Some(way) => {
-                self.mind.logged_in = true;
-                let text = send::authenticate(&self.ask(PendingCall::Authenticate), &way);
-                said.push(Said::Tell { text });
+                self.memory.logged_in = true;
+                let text = send::authenticate(&self.register_request(PendingCall::Authenticate), &way);
+                said.push(AgentMessage::DriverText { text });
             }
-            None => self.unusable(error, said),
+            None => self.report_unusable(error, said),
         }
     }
 
-    pub(super) fn unusable(&mut self, error: &RawValue, said: &mut Vec<Said>) {
-        let failure = Failure::read(error);
-        self.wants_login(&failure, said);
+    pub(super) fn report_unusable(&mut self, error: &RawValue, said: &mut Vec<AgentMessage>) {
+        let failure = ErrorAnswer::read(error);
+        self.report_login_needed(&failure, said);
         let reason = failure.advice(&self.setup.agent, &self.log_in_advice(&failure));
-        said.push(Said::Unusable { reason });
+        said.push(AgentMessage::Unusable { reason });
     }
 
     /// Says how to log in, if a log-in is what is missing.
-    pub(super) fn wants_login(&self, failure: &Failure, said: &mut Vec<Said>) {
-        if failure.trouble == Trouble::Auth {
+    pub(super) fn report_login_needed(&self, failure: &ErrorAnswer, said: &mut Vec<AgentMessage>) {
+        if failure.trouble == ErrorCause::Auth {
             let LogInAdvice { reason, how } = self.log_in_advice(failure);
             let words = failure.message.trim_end_matches('.').to_owned();
-            said.push(Said::LogInNeeded { reason, words, how, untouched: self.is_untouched() });
+            said.push(AgentMessage::LogInNeeded { reason, words, how, untouched: self.is_untouched() });
         }
     }
 
     /// The one piece of advice about a log-in: in the log, in hints, and for ACP clients.
-    pub(super) fn log_in_advice(&self, failure: &Failure) -> LogInAdvice {
+    pub(super) fn log_in_advice(&self, failure: &ErrorAnswer) -> LogInAdvice {
         let agent = &self.setup.agent;
         let log_in = match &self.setup.login {
             Some(known) => format!("log in: {known}"),
-            None => format!("log in{}", ways_in(&self.mind.auth)),
+            None => format!("log in{}", login_methods(&self.memory.auth)),
         };
         match (&self.setup.key, failure.is_refused()) {
             (Some(key), true) => LogInAdvice {
@@ -225,13 +236,13 @@ impl AcpDriver {
 
     /// Tells whether the agent has done nothing about its prompt but to ask for a log-in.
     fn is_untouched(&self) -> bool {
-        let words = self.mind.last_words.trim();
-        !self.mind.worked && (words.is_empty() || wants_login(words))
+        let words = self.memory.last_words.trim();
+        !self.memory.worked && (words.is_empty() || wants_login(words))
     }
 
     /// The request that the agent has not answered yet: the oldest of the handshake, or its prompt.
     pub(in crate::driver) fn unanswered(&self) -> Option<&'static str> {
-        self.mind.pending.values().find_map(|pending| match pending {
+        self.memory.pending.values().find_map(|pending| match pending {
             PendingCall::Initialize => Some(method::INITIALIZE),
             PendingCall::Authenticate => Some(method::AUTHENTICATE),
             PendingCall::New => Some(method::SESSION_NEW),

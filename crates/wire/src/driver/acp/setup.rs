@@ -1,6 +1,6 @@
 //! The settings of the driver, made before its agent starts.
 
-use crate::acp::send::Offer;
+use crate::acp::send::OfferedCapabilities;
 use intercom_types::Json;
 
 /// The settings that do not change while a session lives.
@@ -9,7 +9,7 @@ pub struct DriverSetup {
     /// The agent's name, as people know it.
     pub agent: String,
     pub workspace: String,
-    pub offer: Offer,
+    pub offer: OfferedCapabilities,
     /// The authentication method, where one works without a person.
     pub auth_method: Option<String>,
     /// The mode to set whenever the agent's process starts.

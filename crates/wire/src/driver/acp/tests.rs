@@ -5,7 +5,7 @@ use serde_json::{Value, json};
 
 use super::forms::filled_in;
 use super::*;
-use intercom_types::{Set, agent};
+use intercom_types::{ControlChange, agent};
 
 struct Talk {
     driver: AcpDriver,
@@ -21,38 +21,38 @@ impl Talk {
 
     fn ready() -> Self {
         let mut talk = Self::new();
-        talk.tell(&Outbound::Hello);
+        talk.tell(&AgentCommand::Hello);
         talk.hear(&json!({ "id": 1, "result": { "protocolVersion": 1, "agentCapabilities": { "loadSession": true } } }));
         talk.hear(&json!({ "id": 2, "result": { "sessionId": "s1" } }));
         talk
     }
 
-    fn hear(&mut self, line: &Value) -> Vec<Said> {
+    fn hear(&mut self, line: &Value) -> Vec<AgentMessage> {
         let mut said = Vec::new();
         self.driver.decode(&line.to_string(), &mut said);
         said
     }
 
-    fn tell(&mut self, message: &Outbound) -> Value {
+    fn tell(&mut self, message: &AgentCommand) -> Value {
         serde_json::from_str(&self.driver.encode(message).unwrap()).unwrap()
     }
 
     /// Another daemon goes on with what the first one kept.
     fn again(&mut self) {
-        let saved = self.driver.save().unwrap_or_else(|| Json::of(&self.driver.mind));
+        let saved = self.driver.save().unwrap_or_else(|| Json::of(&self.driver.memory));
         let mut driver = AcpDriver::new(self.driver.setup.clone());
         driver.restore(&saved);
         self.driver = driver;
     }
 }
 
-fn prompted(wording: Wording) -> Outbound {
-    Outbound::Prompt { wording, turn: None }
+fn prompted(wording: PromptBody) -> AgentCommand {
+    AgentCommand::Prompt { wording, turn: None }
 }
 
-fn told(said: &[Said]) -> Value {
+fn told(said: &[AgentMessage]) -> Value {
     match said {
-        [Said::Tell { text }] => serde_json::from_str(text).unwrap(),
+        [AgentMessage::DriverText { text }] => serde_json::from_str(text).unwrap(),
         other => panic!("{other:?}"),
     }
 }
@@ -60,7 +60,7 @@ fn told(said: &[Said]) -> Value {
 #[test]
 fn the_handshake_goes_step_by_step_also_across_daemons() {
     let mut talk = Talk::new();
-    let hello = talk.tell(&Outbound::Hello);
+    let hello = talk.tell(&AgentCommand::Hello);
     assert_eq!((&hello["method"], &hello["params"]["protocolVersion"]), (&json!("initialize"), &json!(1)));
     talk.again();
     let said = talk.hear(&json!({ "id": 1, "result": { "protocolVersion": 1 } }));
@@ -68,7 +68,13 @@ fn the_handshake_goes_step_by_step_also_across_daemons() {
     assert_eq!((&new["method"], &new["params"]["cwd"]), (&json!("session/new"), &json!("/w")));
     talk.again();
     let said = talk.hear(&json!({ "id": 2, "result": { "sessionId": "s1" } }));
-    assert!(matches!(&said[..], [Said::Controls(_), Said::Ready { steers: false, .. }]), "{said:?}");
+    assert!(
+        matches!(
+            &said[..],
+            [AgentMessage::Controls(_), AgentMessage::Ready { supports_steering: false, .. }]
+        ),
+        "{said:?}"
+    );
     let prompt = talk.tell(&prompted("go".into()));
     assert_eq!(prompt["params"]["sessionId"], "s1");
 }
@@ -79,7 +85,7 @@ fn an_earlier_session_is_loaded_and_its_history_not_told_again() {
     let saved = talk.driver.save().unwrap();
     let mut next = Talk::new();
     next.driver.inherit(&saved);
-    next.tell(&Outbound::Hello);
+    next.tell(&AgentCommand::Hello);
     let said = next.hear(
         &json!({ "id": 1, "result": { "protocolVersion": 1, "agentCapabilities": { "loadSession": true } } }),
     );
@@ -88,20 +94,21 @@ fn an_earlier_session_is_loaded_and_its_history_not_told_again() {
     let update = json!({ "method": "session/update", "params": { "sessionId": "s1", "update": { "sessionUpdate": "plan" } } });
     assert!(next.hear(&update).is_empty(), "it is in the log already");
     let said = next.hear(&json!({ "id": 2, "result": null }));
-    assert!(matches!(&said[1], Said::Ready { resumed: true, .. }), "{said:?}");
+    assert!(matches!(&said[1], AgentMessage::Ready { resumed: true, .. }), "{said:?}");
     assert!(next.hear(&update).is_empty(), "some go on after they have answered");
     next.tell(&prompted("go".into()));
-    assert!(matches!(&next.hear(&update)[..], [Said::Update { .. }, Said::Steps(_)]));
+    assert!(matches!(&next.hear(&update)[..], [AgentMessage::Update { .. }, AgentMessage::Steps(_)]));
     // One that cannot be found begins anew.
     let mut lost = Talk::new();
     lost.driver.inherit(&saved);
-    lost.tell(&Outbound::Hello);
+    lost.tell(&AgentCommand::Hello);
     lost.hear(
         &json!({ "id": 1, "result": { "protocolVersion": 1, "agentCapabilities": { "loadSession": true } } }),
     );
     let said = lost.hear(&json!({ "id": 2, "error": { "code": -32002, "message": "not found" } }));
     assert!(
-        said.iter().any(|said| matches!(said, Said::Tell { text } if text.contains("session/new"))),
+        said.iter()
+            .any(|said| matches!(said, AgentMessage::DriverText { text } if text.contains("session/new"))),
         "{said:?}"
     );
 }
@@ -110,18 +117,18 @@ fn an_earlier_session_is_loaded_and_its_history_not_told_again() {
 fn only_the_answer_to_the_last_prompt_ends_the_turn() {
     let mut talk = Talk::ready();
     let first = talk.tell(&prompted("one".into()))["id"].clone();
-    let taken_back = talk.tell(&Outbound::Abandon);
+    let taken_back = talk.tell(&AgentCommand::AbandonTurn);
     assert_eq!(
         (&taken_back["method"], &taken_back["params"]["requestId"]),
         (&json!("$/cancel_request"), &first)
     );
     let second = talk.tell(&prompted("two".into()))["id"].clone();
     let said = talk.hear(&json!({ "id": first, "result": { "stopReason": "cancelled" } }));
-    assert!(matches!(&said[..], [Said::Unknown { fault: None, .. }]), "{said:?}");
+    assert!(matches!(&said[..], [AgentMessage::Unknown { fault: None, .. }]), "{said:?}");
     let said = talk.hear(&json!({ "id": second, "result": { "stopReason": "end_turn" } }));
-    assert!(matches!(&said[..], [Said::TurnEnd { .. }]), "{said:?}");
+    assert!(matches!(&said[..], [AgentMessage::TurnEnd { .. }]), "{said:?}");
     let said = talk.hear(&json!({ "id": second, "result": { "stopReason": "end_turn" } }));
-    assert!(matches!(&said[..], [Said::Unknown { .. }]), "once: {said:?}");
+    assert!(matches!(&said[..], [AgentMessage::Unknown { .. }]), "once: {said:?}");
 }
 
 #[test]
@@ -131,16 +138,17 @@ fn ids_of_both_sides_do_not_meet() {
     let ask = json!({ "id": prompt, "method": "session/request_permission", "params": { "sessionId": "s1",
         "toolCall": { "toolCallId": "t", "title": "T" }, "options": [{ "optionId": "y", "name": "Y", "kind": "allow_once" }] } });
     let said = talk.hear(&ask);
-    let [Said::Clearance(ask)] = &said[..] else { panic!("{said:?}") };
+    let [AgentMessage::Clearance(ask)] = &said[..] else { panic!("{said:?}") };
     let option = Some("y".to_owned());
-    let decision = Outbound::Decision { request: ask.request.clone(), approved: true, reason: None, option };
+    let decision =
+        AgentCommand::Decision { request: ask.request.clone(), approved: true, reason: None, option };
     let answer = talk.tell(&decision);
     assert_eq!(
         answer,
         json!({ "jsonrpc": "2.0", "id": prompt, "result": { "outcome": { "outcome": "selected", "optionId": "y" } } })
     );
     let said = talk.hear(&json!({ "id": prompt, "result": { "stopReason": "end_turn" } }));
-    assert!(matches!(&said[..], [Said::TurnEnd { .. }]), "{said:?}");
+    assert!(matches!(&said[..], [AgentMessage::TurnEnd { .. }]), "{said:?}");
 }
 
 #[test]
@@ -152,7 +160,7 @@ fn what_was_announced_of_a_tool_is_on_its_card() {
     talk.again();
     let said = talk.hear(&json!({ "id": 0, "method": "session/request_permission",
         "params": { "sessionId": "s1", "toolCall": { "toolCallId": "t" }, "options": [] } }));
-    let [Said::Clearance(ask)] = &said[..] else { panic!("{said:?}") };
+    let [AgentMessage::Clearance(ask)] = &said[..] else { panic!("{said:?}") };
     assert_eq!((ask.title.as_str(), ask.file_path.as_deref()), ("Write", Some("/w/a")));
     assert!(ask.diff.as_deref().unwrap().contains("+b"), "{ask:?}");
 }
@@ -179,11 +187,11 @@ fn what_is_remembered_is_bounded() {
         let title = "t".repeat(if n % 2 == 0 { 300_000 } else { 10 });
         talk.hear(&json!({ "method": "session/update", "params": { "sessionId": "s1", "update": {
             "sessionUpdate": "tool_call", "toolCallId": format!("t{n}"), "title": title } } }));
-        talk.tell(&Outbound::Nudge { message: "x".into() });
+        talk.tell(&AgentCommand::Nudge { message: "x".into() });
         talk.hear(&json!({ "method": "session/update", "params": { "sessionId": "s1", "update": {
             "sessionUpdate": "agent_message_chunk", "content": { "type": "text", "text": "w".repeat(10_000) } } } }));
     }
-    let mind = Json::of(&talk.driver.mind);
+    let mind = Json::of(&talk.driver.memory);
     assert!(mind.as_str().len() < 50_000, "{} bytes", mind.as_str().len());
 }
 
@@ -192,12 +200,12 @@ proptest! {
     #[test]
     fn no_line_is_lost_and_none_panics(lines in prop::collection::vec(line(), 1..20)) {
         let mut talk = Talk::new();
-        talk.tell(&Outbound::Hello);
+        talk.tell(&AgentCommand::Hello);
         for line in lines {
             let mut said = Vec::new();
             talk.driver.decode(&line, &mut said);
             prop_assert!(said.len() <= 3, "{line}: {said:?}");
-            let replays = talk.driver.mind.replaying;
+            let replays = talk.driver.memory.replaying;
             prop_assert!(!said.is_empty() || replays, "{line} is lost");
             talk.again();
         }
@@ -245,19 +253,23 @@ fn line() -> impl Strategy<Value = String> {
 #[test]
 fn the_answer_to_what_was_set_has_its_number_also_across_daemons() {
     let mut talk = Talk::ready();
-    let set = |number, set| Outbound::Set { set, number };
-    let first = talk.tell(&set(1, Set::Mode("plan".into())));
-    let switch = Set::Option { id: "fast".into(), value: agent::Setting::Switch(true) };
+    let set = |number, set| AgentCommand::ChangeSetting { set, number };
+    let first = talk.tell(&set(1, ControlChange::Mode("plan".into())));
+    let switch = ControlChange::Option { id: "fast".into(), value: agent::SettingValue::Switch(true) };
     let second = talk.tell(&set(2, switch));
     assert_eq!((&second["params"]["type"], &second["params"]["value"]), (&json!("boolean"), &json!(true)));
     talk.again();
     let said =
         talk.hear(&json!({ "id": second["id"], "error": { "code": -32602, "message": "no such option" } }));
-    let [Said::NotSet { set: Some(2), reason, error }] = &said[..] else { panic!("{said:?}") };
+    let [AgentMessage::SettingRefused { set: Some(2), reason, error }] = &said[..] else {
+        panic!("{said:?}")
+    };
     assert!(reason.contains("no such option") && error.as_str().contains("-32602"), "{said:?}");
     // What the agent agrees to is so, whether or not it tells that once more.
     let said = talk.hear(&json!({ "id": first["id"], "result": { "_meta": 1 } }));
-    let [Said::Controls(controls), Said::IsSet { set: Some(1), result }] = &said[..] else {
+    let [AgentMessage::Controls(controls), AgentMessage::SettingAccepted { set: Some(1), result }] =
+        &said[..]
+    else {
         panic!("{said:?}")
     };
     assert_eq!((controls.mode.as_deref(), result.as_str()), (Some("plan"), r#"{"_meta":1}"#));
@@ -274,7 +286,10 @@ fn an_error_in_place_of_a_result_is_a_turn_that_failed() {
         let mut answer = answer;
         answer["id"] = talk.tell(&prompted("go".into()))["id"].clone();
         let said = talk.hear(&answer);
-        assert!(matches!(&said[..], [Said::TurnEnd { failed, .. }] if *failed == expected), "{said:?}");
+        assert!(
+            matches!(&said[..], [AgentMessage::TurnEnd { failed, .. }] if *failed == expected),
+            "{said:?}"
+        );
     }
 }
 
@@ -289,7 +304,7 @@ fn mcp_servers_are_passed_on_however_the_session_begins() {
         let mcp_servers = Some(Json::of(&servers));
         let setup = DriverSetup { resume: Some("s0".into()), mcp_servers, ..DriverSetup::default() };
         let mut talk = Talk { driver: AcpDriver::new(setup) };
-        talk.tell(&Outbound::Hello);
+        talk.tell(&AgentCommand::Hello);
         let said =
             talk.hear(&json!({ "id": 1, "result": { "protocolVersion": 1, "agentCapabilities": caps } }));
         let begin = told(&said);
@@ -303,7 +318,7 @@ fn a_title_is_one_line_of_bounded_length_or_none() {
     let mut title = |update: Value| {
         let params = json!({ "sessionId": "s1", "update": update });
         match talk.hear(&json!({ "method": "session/update", "params": params })).pop() {
-            Some(Said::Title(title)) => Some(title),
+            Some(AgentMessage::Title(title)) => Some(title),
             _ => None,
         }
     };
@@ -323,11 +338,11 @@ fn a_title_is_one_line_of_bounded_length_or_none() {
 fn a_list_of_sessions_that_is_no_object_is_an_empty_list() {
     for result in [json!([]), json!("none"), json!(7), json!(null), json!({ "sessions": 7 })] {
         let mut talk = Talk::ready();
-        talk.tell(&Outbound::List);
+        talk.tell(&AgentCommand::ListSessions);
         let said = talk.hear(&json!({ "id": 3, "result": result }));
         assert_eq!(
             said,
-            [Said::Listed { result: Json::trusted(r#"{"sessions":[]}"#), ok: true }],
+            [AgentMessage::SessionList { result: Json::trusted(r#"{"sessions":[]}"#), ok: true }],
             "{result}"
         );
     }
@@ -337,29 +352,30 @@ fn a_list_of_sessions_that_is_no_object_is_an_empty_list() {
 fn a_foreign_blank_around_the_answer_that_ends_a_turn_is_rejected_and_the_turn_goes_on() {
     for blank in ["\u{a0}", "\u{b}", "\u{2028}"] {
         let mut talk = Talk::ready();
-        talk.tell(&prompted(Wording::from("go".to_owned())));
+        talk.tell(&prompted(PromptBody::from("go".to_owned())));
         let answer = r#"{"jsonrpc":"2.0","id":3,"result":{"stopReason":"end_turn"}}"#;
         for text in [format!("{blank}{answer}"), format!("{answer}{blank}")] {
             let mut said = Vec::new();
             talk.driver.decode(&text, &mut said);
-            assert!(matches!(&said[..], [Said::Rejected { .. }]), "{said:?}");
+            assert!(matches!(&said[..], [AgentMessage::Rejected { .. }]), "{said:?}");
         }
         let said = talk.hear(&json!({ "id": 3, "result": { "stopReason": "end_turn" } }));
-        assert!(matches!(&said[..], [Said::TurnEnd { .. }]), "{said:?}");
+        assert!(matches!(&said[..], [AgentMessage::TurnEnd { .. }]), "{said:?}");
     }
 }
 
 #[test]
 fn an_answer_that_we_failed_at_counts_as_an_error_of_the_agent() {
     let mut talk = Talk::ready();
-    talk.tell(&prompted(Wording::from("go".to_owned())));
+    talk.tell(&prompted(PromptBody::from("go".to_owned())));
     let mut said = Vec::new();
     talk.driver.decode_failed(r#"{"id":3,"result":{"stopReason":"end_turn"}}"#, "a bug", &mut said);
-    let [Said::Rejected { fault: None, .. }, Said::TurnEnd { failed: true, .. }] = &said[..] else {
+    let [AgentMessage::Rejected { fault: None, .. }, AgentMessage::TurnEnd { failed: true, .. }] = &said[..]
+    else {
         panic!("{said:?}")
     };
     let mut said = Vec::new();
     talk.driver.decode_failed(r#"{"id":"x","method":"fs/read_text_file"}"#, "a bug", &mut said);
-    let [Said::Rejected { fault: Some(fault), .. }] = &said[..] else { panic!("{said:?}") };
+    let [AgentMessage::Rejected { fault: Some(fault), .. }] = &said[..] else { panic!("{said:?}") };
     assert_eq!(fault.request.as_json(), "\"x\"");
 }

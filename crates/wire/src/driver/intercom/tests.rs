@@ -19,7 +19,7 @@ impl Stream {
         Self { framer: Framer::ndjson(1024), driver: Driver::Intercom, buf: BytesMut::new() }
     }
 
-    fn read(&mut self, bytes: &str) -> Vec<Said> {
+    fn read(&mut self, bytes: &str) -> Vec<AgentMessage> {
         self.buf.extend_from_slice(bytes.as_bytes());
         let mut said = Vec::new();
         while let Some(frame) = self.framer.next(&mut self.buf) {
@@ -29,8 +29,8 @@ impl Stream {
     }
 }
 
-fn status(message: &str) -> Said {
-    Said::Status { params: Json::of(&serde_json::json!({ "message": message })) }
+fn status(message: &str) -> AgentMessage {
+    AgentMessage::Status { params: Json::of(&serde_json::json!({ "message": message })) }
 }
 
 #[test]
@@ -42,7 +42,7 @@ fn single_message_parsing() {
         "\n"
     );
     let said = Stream::new().read(line);
-    let [Said::Clearance(ask)] = &said[..] else { panic!("{said:?}") };
+    let [AgentMessage::Clearance(ask)] = &said[..] else { panic!("{said:?}") };
     assert_eq!(ask.request.as_json(), "\"req-001\"");
     assert_eq!(ask.title, "Create new module");
     assert_eq!(ask.description.as_deref(), Some("Adding src/driver/mod.rs"));
@@ -75,7 +75,7 @@ fn partial_delivery() {
 fn malformed_line() {
     let said = Stream::new()
         .read("npm warn: hello\n{\"method\":\"status/update\",\"params\":{\"message\":\"on\"}}\n");
-    let [Said::Rejected { rejection, fault: None }, after] = &said[..] else { panic!("{said:?}") };
+    let [AgentMessage::Rejected { rejection, fault: None }, after] = &said[..] else { panic!("{said:?}") };
     assert!(rejection.reason.starts_with("malformed JSON"), "{rejection:?}");
     assert_eq!(rejection.excerpt, "npm warn: hello");
     assert_eq!(*after, status("on"));
@@ -85,7 +85,9 @@ fn malformed_line() {
 fn unknown_method() {
     let said = Stream::new()
         .read("{\"method\":\"tea/brew\",\"params\":{\"cups\":2}}\n{\"method\":\"tea/ask\",\"id\":3}\n");
-    let [Said::Unknown { message, fault: None }, Said::Unknown { fault: Some(fault), .. }] = &said[..] else {
+    let [AgentMessage::Unknown { message, fault: None }, AgentMessage::Unknown { fault: Some(fault), .. }] =
+        &said[..]
+    else {
         panic!("{said:?}")
     };
     assert_eq!(message.as_str(), r#"{"method":"tea/brew","params":{"cups":2}}"#);
@@ -105,7 +107,7 @@ fn stream_eof() {
 
 #[test]
 fn write_serialization() {
-    let answer = Outbound::Decision {
+    let answer = AgentCommand::Decision {
         request: RequestId::text("req-001"),
         approved: true,
         reason: None,
@@ -127,7 +129,7 @@ fn every_outgoing_message_is_as_the_contract_has_it() {
     let request = || RequestId::parse("7").unwrap();
     let cases = [
         (
-            Outbound::Decision {
+            AgentCommand::Decision {
                 request: request(),
                 approved: false,
                 reason: Some("no".into()),
@@ -136,7 +138,7 @@ fn every_outgoing_message_is_as_the_contract_has_it() {
             r#"{"id":7,"method":"clearance/response","params":{"status":"rejected","reason":"no"}}"#,
         ),
         (
-            Outbound::Answer {
+            AgentCommand::Answer {
                 request: request(),
                 decision: Answer::Refine,
                 instruction: Some("smaller".into()),
@@ -144,20 +146,23 @@ fn every_outgoing_message_is_as_the_contract_has_it() {
             r#"{"id":7,"method":"prompt/response","params":{"decision":"refine","instruction":"smaller"}}"#,
         ),
         (
-            Outbound::Prompt { wording: "go\non".into(), turn: None },
+            AgentCommand::Prompt { wording: "go\non".into(), turn: None },
             r#"{"method":"prompt/send","params":{"text":"go\non"}}"#,
         ),
         (
-            Outbound::Prompt { wording: "go".into(), turn: Some(TurnId::from_seed([7; 10])) },
+            AgentCommand::Prompt { wording: "go".into(), turn: Some(TurnId::from_seed([7; 10])) },
             r#"{"method":"prompt/send","params":{"text":"go","turn":"trn_0w3ge1r70w3ge1r7"}}"#,
         ),
         (
-            Outbound::Interrupt { reason: "enough".into() },
+            AgentCommand::Interrupt { reason: "enough".into() },
             r#"{"method":"session/interrupt","params":{"reason":"enough"}}"#,
         ),
-        (Outbound::Nudge { message: "go on".into() }, r#"{"method":"nudge","params":{"message":"go on"}}"#),
         (
-            Outbound::Fault(Fault {
+            AgentCommand::Nudge { message: "go on".into() },
+            r#"{"method":"nudge","params":{"message":"go on"}}"#,
+        ),
+        (
+            AgentCommand::Fault(RequestFault {
                 request: request(),
                 code: FaultCode::DuplicateId,
                 message: "twice".into(),
@@ -175,7 +180,7 @@ fn a_turn_end_names_its_turn_or_none() {
     let named = |params: &str| {
         let line = format!("{{\"method\":\"turn/end\",\"params\":{params}}}\n");
         match &Stream::new().read(&line)[..] {
-            [Said::TurnEnd { turn, .. }] => *turn,
+            [AgentMessage::TurnEnd { turn, .. }] => *turn,
             other => panic!("{other:?}"),
         }
     };
@@ -192,18 +197,18 @@ fn progress_adds_up() {
     let read = |progress: &str| {
         let line = format!("{{\"method\":\"heartbeat\",\"params\":{{\"progress\":{progress}}}}}\n");
         match &Stream::new().read(&line)[..] {
-            [Said::Heartbeat { progress, .. }] => *progress,
+            [AgentMessage::Heartbeat { progress, .. }] => *progress,
             other => panic!("{other:?}"),
         }
     };
-    assert_eq!(read("[]"), Progress::Empty);
-    assert_eq!(read("null"), Progress::Empty);
-    assert_eq!(read(r#"[{"label":"a","status":"completed"}]"#), Progress::Completed);
+    assert_eq!(read("[]"), HeartbeatProgress::Empty);
+    assert_eq!(read("null"), HeartbeatProgress::Empty);
+    assert_eq!(read(r#"[{"label":"a","status":"completed"}]"#), HeartbeatProgress::Completed);
     assert_eq!(
         read(r#"[{"label":"a","status":"completed"},{"label":"b","status":"pending"}]"#),
-        Progress::Open
+        HeartbeatProgress::Open
     );
-    assert_eq!(read(r#"["completed"]"#), Progress::Open);
+    assert_eq!(read(r#"["completed"]"#), HeartbeatProgress::Open);
 }
 
 #[test]
@@ -215,7 +220,7 @@ fn empty_lines_mean_nothing() {
 fn what_an_agent_repeats_of_us_is_known_as_that() {
     for method in ["prompt/send", "nudge", "session/interrupt"] {
         let said = Stream::new().read(&format!("{{\"method\":\"{method}\",\"params\":{{}}}}\n"));
-        let [Said::Echo(event @ Event::UnknownMessage(_))] = &said[..] else { panic!("{said:?}") };
+        let [AgentMessage::Echo(event @ Event::UnknownMessage(_))] = &said[..] else { panic!("{said:?}") };
         assert_eq!(event.data(), format!(r#"{{"message":{{"method":"{method}","params":{{}}}}}}"#));
     }
 }

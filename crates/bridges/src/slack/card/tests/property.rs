@@ -2,7 +2,7 @@
 
 use proptest::prelude::*;
 
-use super::super::super::kit::tests::hostile;
+use super::super::super::block_kit::tests::hostile;
 use super::*;
 use intercom_types::{ClearanceId, ClearanceStatus, QuestionId, SessionId};
 
@@ -126,7 +126,7 @@ proptest! {
     #[test]
     fn every_card_is_one_that_slack_takes(texts in proptest::collection::vec(hostile(), 5..40)) {
         let pool = Pool { texts, next: std::cell::Cell::new(0) };
-        let people = People::new([("ana".to_owned(), "U1".to_owned()), ("eve".to_owned(), pool.text())].into());
+        let people = OperatorDirectory::new([("ana".to_owned(), "U1".to_owned()), ("eve".to_owned(), pool.text())].into());
         let (s, c, q, key) = (pool.session(), pool.clearance(), pool.question(), pool.text());
         let ping: Vec<String> = pool.texts(12).into_iter().chain(["ana".to_owned(), "eve".to_owned()]).rev().collect();
         let decided = Clearance { status: ClearanceStatus::Approved.into(), ..c.clone() };
@@ -146,9 +146,9 @@ proptest! {
         good(&exit(&key, &s, None, &people, &ping), &["U1"]);
         good(&exit(&key, &s, Some(&pool.text()), &people, &ping), &[]);
         good(&status(&key, &s), &[]);
-        good(&turn(&key, &s, &pool.text(), Some(&pool.text()), Did { turns: 2, tools: 9, allowed: 3 }), &[]);
+        good(&turn(&key, &s, &pool.text(), Some(&pool.text()), TurnCounts { turns: 2, tools: 9, allowed: 3 }), &[]);
         good(&talk(&key, &s, &pool.text()), &[]);
-        good(&note(&key, Words::said(&pool.text())), &[]);
+        good(&note(&key, MrkdwnText::untrusted(&pool.text())), &[]);
         let sessions: Vec<Session> = (0..60).map(|_| pool.session()).collect();
         let clearances: Vec<Clearance> = (0..30).map(|_| pool.clearance()).collect();
         let questions: Vec<Question> = (0..20).map(|_| pool.question()).collect();

@@ -1,6 +1,6 @@
 use std::cmp::Ordering;
 
-use super::super::standing::timeless;
+use super::super::display_state::timeless;
 use super::*;
 
 fn plan(done: usize, all: usize) -> Value {
@@ -190,11 +190,11 @@ fn a_turn_is_summed_up() {
             &session,
             "All *done*.\nSee https://x.example\n",
             Some("end_turn"),
-            Did { turns: 1, tools: 9, allowed: 3 },
+            TurnCounts { turns: 1, tools: 9, allowed: 3 },
         )),
-        shown(&turn("key", &session, "", Some("max_tokens"), Did::default())),
+        shown(&turn("key", &session, "", Some("max_tokens"), TurnCounts::default())),
         shown(&talk("key", &session, "Looking…")),
-        shown(&note("key", Words::new("Noted by ").and(people().show("ana")))),
+        shown(&note("key", MrkdwnText::new("Noted by ").and(people().show("ana")))),
     ];
     insta::assert_snapshot!(cards.join("\n\n"), @r"
     (shop: All ∗done∗.⏎See https[:]//x.example)
@@ -212,8 +212,13 @@ fn a_turn_is_summed_up() {
     (Noted by ana)
     Noted by ana
     ");
-    let long =
-        json!(turn("key", &session, &"w ".repeat(5_000), None, Did { turns: 1, tools: 1, allowed: 0 }));
+    let long = json!(turn(
+        "key",
+        &session,
+        &"w ".repeat(5_000),
+        None,
+        TurnCounts { turns: 1, tools: 1, allowed: 0 }
+    ));
     let text = long["blocks"][0]["elements"][0]["elements"][0]["text"].as_str().unwrap();
     assert_eq!(text.chars().count(), 2_500);
 }

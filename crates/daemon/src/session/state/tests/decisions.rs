@@ -1,7 +1,7 @@
 //! Rules, quorums, the clock, and what comes of it.
 
 use super::*;
-use intercom_types::{ClearanceStatus, Controls, Named, StopMode};
+use intercom_types::{ClearanceStatus, Controls, NamedSetting, StopMode};
 
 pub(super) fn ruled(outcome: Outcome) -> RequestAssessment {
     let ruling = Ruling { outcome, rule: Some("rule 1".into()), why: "because".into(), whom: vec![] };
@@ -16,7 +16,7 @@ pub(super) fn limited(millis: u64, verdict: Verdict) -> RequestAssessment {
 }
 
 fn asked(world: &mut World, assessed: RequestAssessment) -> (ClearanceId, Vec<StepEffect>) {
-    let effects = world.go(Input::Asked(Box::new(ask("1")), Box::new(assessed)));
+    let effects = world.go(SessionInput::ClearanceRequested(Box::new(ask("1")), Box::new(assessed)));
     let opened = effects.iter().find_map(|effect| match effect {
         StepEffect::Record(NewEvent { event: Event::ClearanceRequested(requested), .. }) => {
             Some(requested.clearance)
@@ -37,14 +37,14 @@ fn a_rule_decides_in_the_same_step_and_nobody_can_decide_again() {
         let (id, effects) = asked(&mut world, ruled(outcome));
         assert_eq!(kinds(&effects), ["clearance.requested", "clearance.decided"]);
         let reason = Some("because".to_owned());
-        let expected = Outbound::Decision { request: super::id("1"), approved, reason, option: None };
+        let expected = AgentCommand::Decision { request: super::id("1"), approved, reason, option: None };
         assert_eq!(sent(&effects), [(1, expected)]);
-        assert_eq!(world.try_go(decide(id, Verdict::Approve)), Err(Refused::NotOpen));
+        assert_eq!(world.try_go(decide(id, Verdict::Approve)), Err(CommandRefusal::NotOpen));
     }
 }
 
-pub(super) fn again(id: ClearanceId, outcome: Outcome) -> Input {
-    Input::Ruled { clearance: id, ruling: ruled(outcome).ruling.unwrap() }
+pub(super) fn again(id: ClearanceId, outcome: Outcome) -> SessionInput {
+    SessionInput::Ruled { clearance: id, ruling: ruled(outcome).ruling.unwrap() }
 }
 
 #[test]
@@ -63,16 +63,18 @@ fn a_rule_that_comes_later_decides_what_is_pending_and_nothing_else() {
             _ => None,
         });
         assert_eq!(decided, Some(("rule 1", "policy", ruled(outcome).ruling)));
-        assert!(matches!(sent(&effects)[0].1, Outbound::Decision { approved: yes, .. } if yes == approved));
+        assert!(
+            matches!(sent(&effects)[0].1, AgentCommand::Decision { approved: yes, .. } if yes == approved)
+        );
         assert_eq!(kinds(&world.go(again(id, outcome))), [""; 0], "once");
-        assert_eq!(world.try_go(decide(id, Verdict::Approve)), Err(Refused::NotOpen));
+        assert_eq!(world.try_go(decide(id, Verdict::Approve)), Err(CommandRefusal::NotOpen));
     }
     let mut world = World::running();
     let (id, _) = asked(&mut world, RequestAssessment::default());
     world.go(decide(id, Verdict::Deny));
     assert_eq!(kinds(&world.go(again(id, Outcome::Allow))), [""; 0], "a person was first");
     let (id, _) = asked(&mut world, RequestAssessment::default());
-    world.go(Input::Stop { how: StopMode::Stop, by: "ana".into() });
+    world.go(SessionInput::Stop { how: StopMode::Stop, by: "ana".into() });
     assert_eq!(kinds(&world.go(again(id, Outcome::Allow))), [""; 0], "its end withdraws it");
 }
 
@@ -91,7 +93,7 @@ fn two_approvals_are_needed_from_two_people_and_one_denial_is_enough() {
     let (id, _) = asked(&mut world, quorum());
     let first = world.go(decide_as("ana", id, Verdict::Approve));
     assert_eq!((kinds(&first), sent(&first).len()), (vec!["clearance.approved"], 0));
-    assert_eq!(world.try_go(decide_as("ana", id, Verdict::Approve)), Err(Refused::Approved(2)));
+    assert_eq!(world.try_go(decide_as("ana", id, Verdict::Approve)), Err(CommandRefusal::Approved(2)));
     let second = world.go(decide_as("ben", id, Verdict::Approve));
     assert_eq!((kinds(&second), sent(&second).len()), (vec!["clearance.decided"], 1));
 
@@ -107,11 +109,11 @@ fn what_has_waited_long_enough_is_decided_by_the_clock_once() {
     let (id, _) = asked(&mut world, limited(3, Verdict::Deny));
     let at = world.state.next_expiry().unwrap();
     assert_eq!(at.millis(), world.time + 3);
-    assert_eq!(kinds(&world.go(Input::Expire)), [""; 0], "not yet");
+    assert_eq!(kinds(&world.go(SessionInput::Expire)), [""; 0], "not yet");
     world.time = at.millis();
-    let effects = world.go(Input::Expire);
+    let effects = world.go(SessionInput::Expire);
     assert_eq!(kinds(&effects), ["clearance.closed"]);
-    let Outbound::Decision { approved, reason, .. } = &sent(&effects)[0].1 else { panic!("{effects:?}") };
+    let AgentCommand::Decision { approved, reason, .. } = &sent(&effects)[0].1 else { panic!("{effects:?}") };
     assert_eq!((*approved, reason.as_deref()), (false, Some("expired")));
     let decided = effects.iter().find_map(|effect| match effect {
         StepEffect::Record(NewEvent { event: Event::ClearanceClosed(closed), .. }) => {
@@ -120,9 +122,9 @@ fn what_has_waited_long_enough_is_decided_by_the_clock_once() {
         _ => None,
     });
     assert_eq!(decided, Some((ClearanceStatus::Expired, Some(Verdict::Deny))));
-    assert_eq!(world.try_go(decide(id, Verdict::Approve)), Err(Refused::NotOpen));
+    assert_eq!(world.try_go(decide(id, Verdict::Approve)), Err(CommandRefusal::NotOpen));
     assert_eq!(world.state.next_expiry(), None);
-    let settled = world.go(Input::Delivered { n: 1 });
+    let settled = world.go(SessionInput::Delivered { n: 1 });
     assert!(settled.iter().filter_map(kind).any(|kind| kind == "clearance.delivered"));
 }
 
@@ -131,15 +133,15 @@ fn an_expiry_can_be_an_approval() {
     let mut world = World::running();
     asked(&mut world, limited(1, Verdict::Approve));
     world.time += 1;
-    let effects = world.go(Input::Expire);
-    assert!(matches!(sent(&effects)[0].1, Outbound::Decision { approved: true, .. }));
+    let effects = world.go(SessionInput::Expire);
+    assert!(matches!(sent(&effects)[0].1, AgentCommand::Decision { approved: true, .. }));
 }
 
 #[test]
 fn the_agent_says_what_came_of_it() {
     let mut world = World::running();
     let (id, _) = asked(&mut world, ruled(Outcome::Allow));
-    let told = |request: &str| Said::Outcome {
+    let told = |request: &str| AgentMessage::Outcome {
         request: super::id(request),
         outcome: "done".to_owned(),
         params: Json::trusted("{}"),
@@ -157,7 +159,7 @@ fn the_agent_says_what_came_of_it() {
 
 #[test]
 fn an_agent_that_acts_and_never_asks_is_marked_until_it_does() {
-    let tool = |acts| Said::Tool { acts, call: None, params: Json::trusted("{}") };
+    let tool = |acts| AgentMessage::Tool { changes_something: acts, call: None, params: Json::trusted("{}") };
     let mut world = World::running();
     world.say(tool(false));
     assert_eq!(world.state.record().unenforced, None);
@@ -174,22 +176,22 @@ fn an_agent_that_acts_and_never_asks_is_marked_until_it_does() {
 
 #[test]
 fn an_agent_that_never_asks_is_to_be_set_to_a_mode_that_asks_and_is_judged_anew_then() {
-    let tool = || Said::Tool { acts: true, call: None, params: Json::trusted("{}") };
-    let named = |id: &str| Named { id: id.to_owned(), name: id.to_owned() };
+    let tool = || AgentMessage::Tool { changes_something: true, call: None, params: Json::trusted("{}") };
+    let named = |id: &str| NamedSetting { id: id.to_owned(), name: id.to_owned() };
     let controls = |mode: &str| Controls {
         mode: Some(mode.to_owned()),
         modes: ["read-only", "agent"].map(named).into(),
         ..Controls::default()
     };
     let mut world = World::running();
-    world.say(Said::Controls(Box::new(controls("agent"))));
+    world.say(AgentMessage::Controls(Box::new(controls("agent"))));
     world.say(tool());
     let why = world.state.record().unenforced.unwrap();
     let name = intercom_types::text::short(&world.state.spec.id.to_string());
     assert!(why.ends_with(&format!("; to be asked, run `intercom mode {name} read-only`")), "{why}");
-    world.say(Said::Controls(Box::new(controls("agent"))));
+    world.say(AgentMessage::Controls(Box::new(controls("agent"))));
     assert!(world.state.record().unenforced.is_some(), "nothing has changed");
-    world.say(Said::Controls(Box::new(controls("read-only"))));
+    world.say(AgentMessage::Controls(Box::new(controls("read-only"))));
     assert_eq!(world.state.record().unenforced, None);
     let effects = world.say(tool());
     assert!(effects.iter().filter_map(kind).any(|kind| kind == "session.unenforced"), "it acts again");

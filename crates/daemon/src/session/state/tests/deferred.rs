@@ -7,7 +7,7 @@ impl World {
     /// Created, and without a process.
     pub(super) fn defer(&mut self) {
         self.state = self.state.clone().deferred();
-        let launch = Input::Launch {
+        let launch = SessionInput::Launch {
             by: "ana".into(),
             command: "agent".into(),
             prompt: None,
@@ -24,10 +24,10 @@ impl World {
 }
 
 /// Another one, of the same session.
-pub(super) fn agent(name: &str) -> Input {
+pub(super) fn agent(name: &str) -> SessionInput {
     let about =
         SessionSpec { agent: Some(name.to_owned()), strict: true, ..World::new().state.spec().clone() };
-    Input::Agent { about: Box::new(about), command: name.to_owned(), by: "ana".into() }
+    SessionInput::Agent { about: Box::new(about), command: name.to_owned(), by: "ana".into() }
 }
 
 fn spawns(effects: &[StepEffect]) -> usize {
@@ -42,8 +42,8 @@ fn the_first_prompt_starts_it_and_waits_until_it_is_ready() {
     assert_eq!((spawns(&effects), sent(&effects)), (1, vec![]));
     assert_eq!((world.state.phase(), world.state.is_waking()), (Phase::Starting, true));
     assert_eq!(spawns(&world.go(prompt("second"))), 0, "one process is enough");
-    let effects = world.go(Input::Spawned { pid: 42 });
-    let texts: Vec<Outbound> = sent(&effects).into_iter().map(|(_, message)| message).collect();
+    let effects = world.go(SessionInput::Spawned { pid: 42 });
+    let texts: Vec<AgentCommand> = sent(&effects).into_iter().map(|(_, message)| message).collect();
     let said = |text: &str| prompted(text.into());
     assert_eq!(texts, [said("first"), said("second")]);
     assert!(!world.state.is_waking());
@@ -52,10 +52,10 @@ fn the_first_prompt_starts_it_and_waits_until_it_is_ready() {
 #[test]
 fn a_resume_starts_it_as_well() {
     let mut world = World::deferred();
-    let effects = world.go(Input::Resume { by: "ana".into() });
+    let effects = world.go(SessionInput::Resume { by: "ana".into() });
     assert_eq!(effects.iter().filter_map(kind).collect::<Vec<_>>(), ["session.resumed"]);
     assert_eq!((spawns(&effects), world.state.generation()), (1, 1));
-    assert_eq!(world.try_go(Input::Resume { by: "ana".into() }), Err(Refused::Running));
+    assert_eq!(world.try_go(SessionInput::Resume { by: "ana".into() }), Err(CommandRefusal::Running));
 }
 
 #[test]
@@ -63,16 +63,18 @@ fn what_needs_an_agent_is_refused_and_what_does_not_is_harmless() {
     let mut world = World::deferred();
     let by = || "ana".to_owned();
     for input in [
-        Input::Nudge { message: "go".into(), by: by() },
-        Input::Interrupt { reason: "no".into(), by: by() },
-        Input::Set { set: intercom_types::Set::Mode("plan".into()), by: by() },
-        Input::List { by: by() },
+        SessionInput::Nudge { message: "go".into(), by: by() },
+        SessionInput::Interrupt { reason: "no".into(), by: by() },
+        SessionInput::Set { set: intercom_types::ControlChange::Mode("plan".into()), by: by() },
+        SessionInput::List { by: by() },
     ] {
-        assert_eq!(world.try_go(input), Err(Refused::NotStarted));
+        assert_eq!(world.try_go(input), Err(CommandRefusal::NotStarted));
     }
-    world.go(Input::Snooze { until: Some(Time::from_millis(99)), by: by() });
-    world.go(Input::Ladder { choice: LadderChoice::Configured, by: by() });
-    for input in [Input::Expire, Input::Watch(None), Input::Found, Input::Listening] {
+    world.go(SessionInput::Snooze { until: Some(Time::from_millis(99)), by: by() });
+    world.go(SessionInput::Ladder { choice: LadderChoice::Configured, by: by() });
+    for input in
+        [SessionInput::Expire, SessionInput::Watch(None), SessionInput::Found, SessionInput::Listening]
+    {
         assert_eq!(world.go(input), []);
     }
     assert!(world.state.is_deferred());
@@ -82,7 +84,7 @@ fn what_needs_an_agent_is_refused_and_what_does_not_is_harmless() {
 fn a_stop_or_a_kill_ends_it_at_once() {
     for (how, why) in [(StopMode::Stop, "stopped by ana"), (StopMode::Kill, "killed by ana")] {
         let mut world = World::deferred();
-        let effects = world.go(Input::Stop { how, by: "ana".into() });
+        let effects = world.go(SessionInput::Stop { how, by: "ana".into() });
         assert_eq!(
             effects.iter().filter_map(kind).collect::<Vec<_>>(),
             ["session.stopping", "session.ended"]
@@ -106,18 +108,18 @@ fn if_it_cannot_be_started_what_was_to_start_it_has_failed() {
     let mut world = World::deferred();
     world.go(prompt("first"));
     world.go(prompt("second"));
-    let effects = world.go(Input::SpawnFailed { cause: "no such file".into() });
+    let effects = world.go(SessionInput::SpawnFailed { cause: "no such file".into() });
     assert_eq!(failed(&effects), ["spawn failed: no such file", "spawn failed: no such file"]);
     assert!(world.state.is_ended());
     // The same for one that runs and never comes to be ready.
     let mut world = World::with(|about| about.strict = true);
     world.defer();
     world.go(prompt("first"));
-    world.go(Input::Spawned { pid: 42 });
-    world.say(Said::Unusable { reason: "log in first".into() });
+    world.go(SessionInput::Spawned { pid: 42 });
+    world.say(AgentMessage::Unusable { reason: "log in first".into() });
     assert_eq!(failed(&world.go(gone())), ["log in first"]);
     // In a later life prompts wait as they always do.
-    world.go(Input::Resume { by: "ana".into() });
+    world.go(SessionInput::Resume { by: "ana".into() });
     world.go(prompt("kept"));
     assert_eq!(failed(&world.go(gone())), Vec::<String>::new());
 }
@@ -126,10 +128,10 @@ fn if_it_cannot_be_started_what_was_to_start_it_has_failed() {
 fn what_was_to_be_started_and_was_not_is_started_in_the_next_generation() {
     let mut world = World::deferred();
     world.go(prompt("first"));
-    let effects = world.go(Input::Restart { prompt: None });
+    let effects = world.go(SessionInput::Restart { prompt: None });
     assert_eq!((spawns(&effects), world.state.generation()), (1, 2));
-    assert_eq!(sent(&world.go(Input::Spawned { pid: 42 })).len(), 1);
-    assert_eq!(world.go(Input::Restart { prompt: None }), [], "it runs");
+    assert_eq!(sent(&world.go(SessionInput::Spawned { pid: 42 })).len(), 1);
+    assert_eq!(world.go(SessionInput::Restart { prompt: None }), [], "it runs");
 }
 
 #[test]
@@ -138,6 +140,6 @@ fn another_agent_can_be_chosen_until_there_is_one() {
     assert_eq!(world.kinds(agent("other")), ["session.agent"]);
     assert_eq!((world.state.record().agent.as_deref(), world.state.spec.strict), (Some("other"), true));
     world.go(prompt("first"));
-    assert_eq!(world.try_go(agent("third")), Err(Refused::Started));
+    assert_eq!(world.try_go(agent("third")), Err(CommandRefusal::Started));
     assert_eq!(world.state.record().agent.as_deref(), Some("other"));
 }

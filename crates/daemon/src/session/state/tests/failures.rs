@@ -2,10 +2,10 @@
 
 use super::prompts::strict;
 use super::*;
-use intercom_types::{FailureKind, Rejection, StopMode};
+use intercom_types::{FailureKind, LineRejection, StopMode};
 
-fn exited(code: i32, stderr: &str, unanswered: Option<&'static str>) -> Input {
-    Input::Exited(Box::new(AgentExit {
+fn exited(code: i32, stderr: &str, unanswered: Option<&'static str>) -> SessionInput {
+    SessionInput::Exited(Box::new(AgentExit {
         exit: Exit { code: Some(code), signal: None },
         reason: "stream closed".to_owned(),
         stderr_tail: stderr.to_owned(),
@@ -14,20 +14,25 @@ fn exited(code: i32, stderr: &str, unanswered: Option<&'static str>) -> Input {
     }))
 }
 
-fn error_end(stop_reason: &str) -> Said {
-    let Said::TurnEnd { tokens, params, turn, message, .. } = turn_end() else { unreachable!() };
-    Said::TurnEnd { stop_reason: stop_reason.to_owned(), tokens, params, failed: true, turn, message }
+fn error_end(stop_reason: &str) -> AgentMessage {
+    let AgentMessage::TurnEnd { tokens, params, turn, message, .. } = turn_end() else { unreachable!() };
+    AgentMessage::TurnEnd { stop_reason: stop_reason.to_owned(), tokens, params, failed: true, turn, message }
 }
 
-fn log_in() -> Said {
+fn log_in() -> AgentMessage {
     let (reason, how) = ("claude needs a login".into(), "log in: run `claude`".into());
-    Said::LogInNeeded { reason, words: "no".into(), how, untouched: true }
+    AgentMessage::LogInNeeded { reason, words: "no".into(), how, untouched: true }
 }
 
-fn noise(excerpt: &str) -> Said {
-    let rejection =
-        Rejection { reason: "bad".into(), excerpt: excerpt.to_owned(), bytes: 0, method: None, field: None };
-    Said::Rejected { rejection, fault: None }
+fn noise(excerpt: &str) -> AgentMessage {
+    let rejection = LineRejection {
+        reason: "bad".into(),
+        excerpt: excerpt.to_owned(),
+        bytes: 0,
+        method: None,
+        field: None,
+    };
+    AgentMessage::Rejected { rejection, fault: None }
 }
 
 fn failed(world: &World) -> Option<(FailureKind, String)> {
@@ -62,7 +67,7 @@ fn an_error_that_answers_a_cancel_is_no_failure() {
     for stop_reason in ["error: claude failed: aborted.", "cancelled"] {
         let mut world = strict();
         world.go(prompt("one"));
-        world.go(Input::Interrupt { reason: "no".into(), by: "ana".into() });
+        world.go(SessionInput::Interrupt { reason: "no".into(), by: "ana".into() });
         world.say(error_end(stop_reason));
         assert_eq!(failed(&world), None);
     }
@@ -85,7 +90,7 @@ fn an_agent_that_wants_a_log_in_has_failed_at_its_start_and_in_its_turn() {
     let mut world = World::with(|about| about.strict = true);
     world.launch();
     world.say(log_in());
-    world.say(Said::Unusable { reason: "claude needs a login: no. Log in.".into() });
+    world.say(AgentMessage::Unusable { reason: "claude needs a login: no. Log in.".into() });
     assert_eq!((world.state.phase(), failed(&world)), (Phase::Stopping, expected.clone()));
     world.go(exited(0, "", None));
     assert_eq!((world.state.phase(), failed(&world)), (Phase::Ended, expected));
@@ -116,10 +121,10 @@ fn a_prompt_that_could_not_be_begun_for_want_of_a_log_in_is_sent_to_the_next_pro
     without.turns.queue.clone_from(&world.state.turns.queue);
     without.failures.awaits_log_in = false;
     assert_ne!(world.state.next_due(now, &vigil), without.next_due(now, &vigil), "others are");
-    world.go(Input::Delivered { n: world.state.outbox.next_n - 1 });
+    world.go(SessionInput::Delivered { n: world.state.outbox.next_n - 1 });
     world.go(exited(0, "", None));
-    world.go(Input::Resume { by: "ana".into() });
-    world.go(Input::Spawned { pid: 43 });
+    world.go(SessionInput::Resume { by: "ana".into() });
+    world.go(SessionInput::Spawned { pid: 43 });
     let effects = world.say(super::prompts::ready());
     assert_eq!((texts(&world), sent(&effects)), (vec!["two".into()], 1));
     world.say(turn_end());
@@ -135,7 +140,7 @@ fn a_prompt_that_could_not_be_begun_for_want_of_a_log_in_is_sent_to_the_next_pro
     // What the agent has begun with is not repeated.
     let mut world = strict();
     world.go(prompt("one"));
-    world.say(Said::Tool { acts: true, call: None, params: Json::trusted("{}") });
+    world.say(AgentMessage::Tool { changes_something: true, call: None, params: Json::trusted("{}") });
     world.say(log_in());
     world.say(error_end("error: no"));
     assert_eq!((texts(&world), world.state.record().failed.unwrap().prompt_lost), (Vec::new(), true));
@@ -147,7 +152,7 @@ fn a_failure_is_over_once_an_operator_has_seen_it() {
     world.go(prompt("one"));
     world.say(error_end("error: no"));
     let at = world.state.record().failed.unwrap().at;
-    let seen = |at| Input::Seen { at, by: "ana".into() };
+    let seen = |at| SessionInput::Seen { at, by: "ana".into() };
     assert_eq!(world.kinds(seen(Some(at.plus(Duration::from_secs(1))))), Vec::<&str>::new(), "another one");
     assert!(failed(&world).is_some());
     assert_eq!(world.kinds(seen(Some(at))), ["session.seen"]);
@@ -165,7 +170,7 @@ fn whoever_resumes_a_session_knows_of_its_failure() {
     for (by, seen) in [("ana", true), ("intercom", false)] {
         let mut world = World::running();
         world.go(exited(1, "", None));
-        world.go(Input::Resume { by: by.into() });
+        world.go(SessionInput::Resume { by: by.into() });
         assert_eq!(failed(&world).is_none(), seen, "{by}");
     }
 }
@@ -203,13 +208,13 @@ fn an_exit_is_told_with_its_moment_and_the_last_line() {
     let unanswered = Some("session/prompt");
     check(&mut world, exited(0, "", unanswered), (FailureKind::Exit, "exited with code 0 during a turn"));
     let mut world = World::new();
-    world.go(Input::Launch {
+    world.go(SessionInput::Launch {
         by: "ana".into(),
         command: "agent".into(),
         prompt: None,
         ladder: LadderChoice::Configured,
     });
-    world.go(Input::SpawnFailed { cause: "no such file".into() });
+    world.go(SessionInput::SpawnFailed { cause: "no such file".into() });
     let failure = (FailureKind::Start, "could not be started: no such file".to_owned());
     assert_eq!(failed(&world), Some(failure));
 }
@@ -228,7 +233,7 @@ fn a_clean_exit_and_a_stop_are_no_failures() {
     );
     for how in [StopMode::Stop, StopMode::Kill] {
         let mut world = World::running();
-        world.go(Input::Stop { how, by: "ana".into() });
+        world.go(SessionInput::Stop { how, by: "ana".into() });
         world.go(exited(1, "", None));
         assert_eq!(failed(&world), None);
         assert!(world.state.why().ends_with("ed by ana (exit code 1)"), "{}", world.state.why());

@@ -4,11 +4,11 @@ use super::prompts::{data, strict};
 use super::*;
 use intercom_types::StopMode;
 
-pub(super) fn end_of(turn: TurnId) -> Said {
-    let Said::TurnEnd { stop_reason, tokens, params, failed, message, .. } = turn_end() else {
+pub(super) fn end_of(turn: TurnId) -> AgentMessage {
+    let AgentMessage::TurnEnd { stop_reason, tokens, params, failed, message, .. } = turn_end() else {
         unreachable!()
     };
-    Said::TurnEnd { stop_reason, tokens, params, failed, turn: Some(turn), message }
+    AgentMessage::TurnEnd { stop_reason, tokens, params, failed, turn: Some(turn), message }
 }
 
 /// A `turn/end`, and the turn that it names.
@@ -16,10 +16,10 @@ pub(super) fn end_of(turn: TurnId) -> Said {
 pub(super) struct End(Option<TurnId>);
 
 /// The `turn/end` that an input is.
-pub(super) fn end_in(input: &Input) -> Option<End> {
+pub(super) fn end_in(input: &SessionInput) -> Option<End> {
     match input {
-        Input::Said(said) => match &**said {
-            Said::TurnEnd { turn, .. } => Some(End(*turn)),
+        SessionInput::AgentMessage(said) => match &**said {
+            AgentMessage::TurnEnd { turn, .. } => Some(End(*turn)),
             _ => None,
         },
         _ => None,
@@ -39,8 +39,8 @@ pub(super) fn check_end(End(named): End, before: &SessionState, effects: &[StepE
     }
 }
 
-fn interrupt() -> Input {
-    Input::Interrupt { reason: "enough".into(), by: "ana".into() }
+fn interrupt() -> SessionInput {
+    SessionInput::Interrupt { reason: "enough".into(), by: "ana".into() }
 }
 
 impl World {
@@ -51,7 +51,7 @@ impl World {
     /// So long that an interrupted turn is over.
     fn quiet(&mut self) -> Vec<StepEffect> {
         self.time += 60_000;
-        self.go(Input::Watch(None))
+        self.go(SessionInput::Watch(None))
     }
 
     /// The first turn was interrupted, never confirmed, and the second prompt is written.
@@ -95,20 +95,20 @@ fn without_a_word_it_ends_after_a_silence_that_words_prolong_up_to_a_bound() {
     let mut spoken = 0;
     while world.turn().is_some() {
         world.time += 4_000;
-        world.say(heartbeat(Progress::Open));
+        world.say(heartbeat(HeartbeatProgress::Open));
         world.say(status());
         spoken += 1;
-        world.go(Input::Watch(None));
+        world.go(SessionInput::Watch(None));
     }
     assert!((28_000..40_000).contains(&(world.time - began)), "{spoken} {}", world.time - began);
     let mut world = World::running();
     world.say(status());
     world.go(interrupt());
     world.time += 4_900;
-    world.say(heartbeat(Progress::Open));
-    assert_eq!(world.go(Input::Watch(None)), []);
+    world.say(heartbeat(HeartbeatProgress::Open));
+    assert_eq!(world.go(SessionInput::Watch(None)), []);
     world.time += 100;
-    let effects = world.go(Input::Watch(None));
+    let effects = world.go(SessionInput::Watch(None));
     assert_eq!(ended(&effects).as_deref(), Some("interrupted"), "a heartbeat says nothing of it");
     assert_eq!(data(&effects, EventKind::TurnEnded)["confirmed"], false);
 }
@@ -122,9 +122,9 @@ fn prompts_wait_for_the_end_of_an_interrupted_turn_and_begin_the_next() {
         let first = world.turn();
         world.go(interrupt());
         assert_eq!(sent(&world.go(prompt("next"))), []);
-        assert_eq!(sent(&world.say(heartbeat(Progress::Open))), []);
+        assert_eq!(sent(&world.say(heartbeat(HeartbeatProgress::Open))), []);
         let mut effects = world.say(turn_end());
-        effects.extend(world.say(heartbeat(Progress::Open)));
+        effects.extend(world.say(heartbeat(HeartbeatProgress::Open)));
         assert_eq!(sent(&effects), [(2, prompted("next".into()))]);
         assert!(world.turn().is_some() && world.turn() != first);
     }
@@ -135,7 +135,7 @@ fn a_prompt_says_its_turn() {
     let mut world = World::running();
     let turn_of = |effects: &[StepEffect]| {
         effects.iter().find_map(|effect| match effect {
-            StepEffect::Send { message: Outbound::Prompt { turn, .. }, .. } => *turn,
+            StepEffect::Send { message: AgentCommand::Prompt { turn, .. }, .. } => *turn,
             _ => None,
         })
     };
@@ -235,8 +235,8 @@ fn a_named_end_ends_its_own_turn_only() {
 fn a_new_process_confirms_nothing_of_the_last_one() {
     let mut world = World::unconfirmed();
     world.go(gone());
-    world.go(Input::Resume { by: "ana".into() });
-    world.go(Input::Spawned { pid: 43 });
+    world.go(SessionInput::Resume { by: "ana".into() });
+    world.go(SessionInput::Spawned { pid: 43 });
     world.go(prompt("three"));
     assert_eq!(ended(&world.say(turn_end())).as_deref(), Some("end_turn"));
 }
@@ -245,7 +245,7 @@ fn a_new_process_confirms_nothing_of_the_last_one() {
 fn the_interrupt_of_a_stop_is_confirmed_as_one() {
     let mut world = World::running();
     world.go(prompt("one"));
-    world.go(Input::Stop { how: StopMode::Stop, by: "ana".into() });
+    world.go(SessionInput::Stop { how: StopMode::Stop, by: "ana".into() });
     assert_eq!(ended(&world.say(turn_end())).as_deref(), Some("interrupted"));
     assert_eq!(ended(&world.go(gone())), None);
 }
@@ -263,9 +263,10 @@ fn an_error_that_answers_a_cancelled_prompt_is_no_failure() {
     let mut world = strict();
     world.go(prompt("one"));
     world.go(interrupt());
-    let Said::TurnEnd { tokens, params, turn, message, .. } = turn_end() else { unreachable!() };
+    let AgentMessage::TurnEnd { tokens, params, turn, message, .. } = turn_end() else { unreachable!() };
     let stop_reason = "error: aborted".to_owned();
-    let effects = world.say(Said::TurnEnd { stop_reason, tokens, params, failed: true, turn, message });
+    let effects =
+        world.say(AgentMessage::TurnEnd { stop_reason, tokens, params, failed: true, turn, message });
     let ended = data(&effects, EventKind::TurnEnded);
     assert_eq!((&ended["stop_reason"], ended.get("failed")), (&"cancelled".into(), None));
 }
@@ -289,10 +290,10 @@ impl Confirming {
     fn told(&mut self, effects: &[StepEffect]) {
         for effect in effects {
             match effect {
-                StepEffect::Send { message: Outbound::Prompt { turn, .. }, .. } => {
+                StepEffect::Send { message: AgentCommand::Prompt { turn, .. }, .. } => {
                     self.unread.push_back(Unread::Prompt(turn.unwrap()));
                 }
-                StepEffect::Send { message: Outbound::Interrupt { .. }, .. } => {
+                StepEffect::Send { message: AgentCommand::Interrupt { .. }, .. } => {
                     self.unread.push_back(Unread::Interrupt);
                 }
                 _ => {}
@@ -306,7 +307,7 @@ impl Confirming {
     }
 
     /// The next thing that it says, and the turn that it means.
-    fn go_on(&mut self) -> Option<(Said, TurnId)> {
+    fn go_on(&mut self) -> Option<(AgentMessage, TurnId)> {
         match self.unread.pop_front() {
             Some(Unread::Interrupt) => self.working.take().map(|turn| (turn_end(), turn)),
             Some(Unread::Prompt(turn)) => {
@@ -325,7 +326,7 @@ proptest! {
         let (mut world, mut agent) = (World::running(), Confirming::default());
         world.say(status());
         world.say(turn_end());
-        let say = |world: &mut World, agent: &mut Confirming, said: Said, meant: TurnId| {
+        let say = |world: &mut World, agent: &mut Confirming, said: AgentMessage, meant: TurnId| {
             let running = world.turn();
             let effects = world.say(said);
             assert!(ended(&effects).is_none() || running == Some(meant), "it meant another turn");

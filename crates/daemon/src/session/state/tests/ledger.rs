@@ -97,7 +97,7 @@ proptest! {
         let recorded = Recorded::new();
         let mut world = World::with(|about| about.prompts_on_heartbeat = on_heartbeat);
         let mut first = world.go(launch());
-        first.extend(world.go(Input::Spawned { pid: 42 }));
+        first.extend(world.go(SessionInput::Spawned { pid: 42 }));
         recorded.live(&acts, world, first);
 
         let found = recorded.rebuild(RebuildMode::Compare);
@@ -125,9 +125,9 @@ proptest! {
     }
 }
 
-fn launch() -> Input {
+fn launch() -> SessionInput {
     let (by, command) = ("ana".to_owned(), "agent".to_owned());
-    Input::Launch { by, command, prompt: None, ladder: LadderChoice::Configured }
+    SessionInput::Launch { by, command, prompt: None, ladder: LadderChoice::Configured }
 }
 
 #[test]
@@ -135,7 +135,7 @@ fn a_rebuild_says_what_differed_and_keeps_what_the_log_does_not_know() {
     let recorded = Recorded::new();
     let mut world = World::new();
     let mut first = world.go(launch());
-    first.extend(world.go(Input::Spawned { pid: 42 }));
+    first.extend(world.go(SessionInput::Spawned { pid: 42 }));
     let acts = [Act::Ask(2, 1), Act::Ask(2, 2), Act::Decide(0, true), Act::Prompt];
     recorded.live(&acts, world, first);
     assert_eq!(recorded.rebuild(RebuildMode::Compare).rows, 3);

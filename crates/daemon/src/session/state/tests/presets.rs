@@ -9,13 +9,13 @@ pub(super) fn forbidden(state: &SessionState, by: &[Preset]) -> RequestAssessmen
     RequestAssessment { forbidden_by: by.to_vec(), ..decisions::ruled(outcome) }
 }
 
-fn preset(preset: Preset, widens: bool) -> Input {
-    Input::Preset { preset, widens, by: "ana".into() }
+fn preset(preset: Preset, widens: bool) -> SessionInput {
+    SessionInput::Preset { preset, widens, by: "ana".into() }
 }
 
 fn ask_for(world: &mut World, request: &str, forbidden_by: &[Preset]) {
     let assessed = forbidden(&world.state, forbidden_by);
-    world.go(Input::Asked(Box::new(ask(request)), Box::new(assessed)));
+    world.go(SessionInput::ClearanceRequested(Box::new(ask(request)), Box::new(assessed)));
 }
 
 #[test]
@@ -25,7 +25,7 @@ fn what_waits_and_is_forbidden_from_now_on_is_denied_and_the_rest_waits_on() {
     ask_for(&mut world, "2", &[Preset::Safe, Preset::Sandbox]);
     let effects = world.go(preset(Preset::ReadOnly, false));
     assert_eq!(effects.iter().filter_map(kind).collect::<Vec<_>>(), ["session.preset", "clearance.decided"]);
-    let [(_, Outbound::Decision { request, approved: false, .. })] = &sent(&effects)[..] else {
+    let [(_, AgentCommand::Decision { request, approved: false, .. })] = &sent(&effects)[..] else {
         panic!("{effects:?}")
     };
     assert_eq!(request.as_json(), "1");
@@ -45,7 +45,7 @@ fn more_than_it_might_takes_somebody_who_may_decide() {
     assert_eq!(world.kinds(preset(Preset::Full, false)), Vec::<&str>::new(), "nothing is new");
     world.go(preset(Preset::Safe, false));
     for to in [Preset::Full, Preset::ReadOnly] {
-        let refused = Err(Refused::Widens { from: Preset::Safe, to });
+        let refused = Err(CommandRefusal::Widens { from: Preset::Safe, to });
         assert_eq!(world.try_go(preset(to, false)), refused);
     }
     world.go(preset(Preset::Sandbox, false));
@@ -59,9 +59,9 @@ fn it_holds_before_a_process_and_after_its_end() {
     world.go(preset(Preset::Safe, false));
     world.go(deferred::agent("other"));
     assert_eq!(world.state.record().preset, Preset::Safe, "another agent changes nothing of it");
-    world.go(Input::Stop { how: StopMode::Stop, by: "ana".into() });
+    world.go(SessionInput::Stop { how: StopMode::Stop, by: "ana".into() });
     world.go(preset(Preset::Sandbox, false));
-    world.go(Input::Resume { by: "ana".into() });
+    world.go(SessionInput::Resume { by: "ana".into() });
     assert_eq!(world.state.record().preset, Preset::Sandbox);
 }
 
@@ -69,10 +69,10 @@ fn it_holds_before_a_process_and_after_its_end() {
 fn an_errand_that_waits_and_is_forbidden_is_not_done() {
     let mut world = World::running();
     let assessed = forbidden(&world.state, &[Preset::ReadOnly, Preset::Sandbox]);
-    let effects = world.go(errands::to_write("7", assessed));
+    let effects = world.go(host_calls::to_write("7", assessed));
     assert_eq!(sent(&effects), []);
     let effects = world.go(preset(Preset::Sandbox, false));
-    let [(_, Outbound::Fault(fault))] = &sent(&effects)[..] else { panic!("{effects:?}") };
+    let [(_, AgentCommand::Fault(fault))] = &sent(&effects)[..] else { panic!("{effects:?}") };
     assert_eq!(fault.message, "denied: preset sandbox denies it");
     assert!(!effects.iter().any(|effect| matches!(effect, StepEffect::Do { .. })));
 }

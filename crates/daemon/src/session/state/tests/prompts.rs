@@ -1,7 +1,7 @@
 //! Prompts on their way: what is told of them, and what they are made of.
 
 use super::*;
-use intercom_types::{Content, Wording};
+use intercom_types::{Content, PromptBody};
 
 const BLOCKS: &str =
     r#"[{"type":"text","text":"look"},{"type":"image","data":"AA==","mimeType":"image/png"}]"#;
@@ -10,10 +10,10 @@ fn content(raw: &str) -> Content {
     Content::read(&Json::trusted(raw)).unwrap()
 }
 
-fn with_content() -> Input {
-    Input::Prompt {
+fn with_content() -> SessionInput {
+    SessionInput::Prompt {
         id: None,
-        wording: Wording { text: "look".into(), content: Some(content(BLOCKS)) },
+        wording: PromptBody { text: "look".into(), content: Some(content(BLOCKS)) },
         by: "ana".into(),
     }
 }
@@ -33,9 +33,15 @@ pub(super) fn strict() -> World {
     world
 }
 
-pub(super) fn ready() -> Said {
-    let (takes, info) = (intercom_types::Takes::default(), Json::trusted("{}"));
-    Said::Ready { steers: false, lists: false, resumed: false, takes, info }
+pub(super) fn ready() -> AgentMessage {
+    let (takes, info) = (intercom_types::PromptCapabilities::default(), Json::trusted("{}"));
+    AgentMessage::Ready {
+        supports_steering: false,
+        supports_session_list: false,
+        resumed: false,
+        prompt_capabilities: takes,
+        info,
+    }
 }
 
 #[test]
@@ -74,7 +80,7 @@ fn what_a_prompt_is_made_of_is_recorded_kept_and_told_as_it_came() {
     // It waits in a snapshot as well as here.
     world.state = serde_json::from_str(&serde_json::to_string(&world.state).unwrap()).unwrap();
     let told = sent(&world.say(turn_end()));
-    let wording = Wording { text: "look".into(), content: Some(content(BLOCKS)) };
+    let wording = PromptBody { text: "look".into(), content: Some(content(BLOCKS)) };
     assert_eq!(told, [(3, prompted(wording))]);
     assert!(
         !data(&world.go(prompt("plain")), EventKind::PromptQueued)
@@ -90,9 +96,9 @@ fn a_prompt_with_other_words_keeps_its_other_blocks() {
     world.go(prompt("one"));
     world.go(with_content());
     let prompt = world.state.turns.queue[0].id;
-    let amend = Input::Amend { prompt, text: Some("see".into()), place: None, by: "ana".into() };
+    let amend = SessionInput::Amend { prompt, text: Some("see".into()), place: None, by: "ana".into() };
     let effects = world.go(amend);
-    let expected = content(BLOCKS).reworded("see");
+    let expected = content(BLOCKS).with_text("see");
     assert_eq!(data(&effects, EventKind::PromptAmended)["content"][1]["type"], "image");
     let amended = effects.iter().find_map(|effect| match effect {
         StepEffect::Record(NewEvent { event: Event::PromptAmended(amended), .. }) => Some(amended),
@@ -101,7 +107,7 @@ fn a_prompt_with_other_words_keeps_its_other_blocks() {
     let amended = amended.unwrap();
     assert_eq!((amended.text.as_deref(), amended.content.as_ref()), (Some("see"), Some(&expected)));
     let told = sent(&world.say(turn_end()));
-    assert_eq!(told, [(3, prompted(Wording { text: "see".into(), content: Some(expected) }))]);
+    assert_eq!(told, [(3, prompted(PromptBody { text: "see".into(), content: Some(expected) }))]);
 }
 
 #[test]
@@ -109,14 +115,14 @@ fn a_repeated_prompt_is_repeated_whole() {
     let mut world = strict();
     world.state.life.stage =
         LifeStage::Resting { reason: "exited".into(), at: Time::from_millis(0), attempt: 1 };
-    let wording = Wording { text: "look".into(), content: Some(content(BLOCKS)) };
-    world.go(Input::Restart { prompt: Some(wording.clone()) });
-    world.go(Input::Spawned { pid: 43 });
-    let effects = world.say(Said::Ready {
-        steers: false,
-        lists: false,
+    let wording = PromptBody { text: "look".into(), content: Some(content(BLOCKS)) };
+    world.go(SessionInput::Restart { prompt: Some(wording.clone()) });
+    world.go(SessionInput::Spawned { pid: 43 });
+    let effects = world.say(AgentMessage::Ready {
+        supports_steering: false,
+        supports_session_list: false,
         resumed: true,
-        takes: intercom_types::Takes::default(),
+        prompt_capabilities: intercom_types::PromptCapabilities::default(),
         info: Json::trusted("{}"),
     });
     assert_eq!(sent(&effects).last(), Some(&(2, prompted(wording))));
@@ -125,9 +131,9 @@ fn a_repeated_prompt_is_repeated_whole() {
 #[test]
 fn a_turn_that_ends_with_an_error_says_so() {
     let mut world = strict();
-    let end = |failed| Said::TurnEnd {
+    let end = |failed| AgentMessage::TurnEnd {
         stop_reason: "error: no".into(),
-        tokens: intercom_types::Tokens::default(),
+        tokens: intercom_types::TurnTokenCounts::default(),
         params: Json::trusted(r#"{"code":-32603,"message":"no"}"#),
         failed,
         turn: None,
@@ -143,16 +149,16 @@ fn a_turn_that_ends_with_an_error_says_so() {
 #[test]
 fn a_session_is_known_by_what_its_agent_calls_it_and_by_what_people_asked_first() {
     let mut world = strict();
-    world.go(Input::Nudge { message: "wake up".into(), by: "ana".into() });
-    assert_eq!(world.state.told().first_prompt, None, "that is not what it was asked");
+    world.go(SessionInput::Nudge { message: "wake up".into(), by: "ana".into() });
+    assert_eq!(world.state.agent_info().first_prompt, None, "that is not what it was asked");
     world.say(turn_end());
     world.go(prompt("Fix the tests\nall of them"));
     world.go(prompt("and more"));
-    assert_eq!(world.state.told().first_prompt.as_deref(), Some("Fix the tests"));
+    assert_eq!(world.state.agent_info().first_prompt.as_deref(), Some("Fix the tests"));
     world.state.take_dirty();
-    world.say(Said::Title(Some("Tests".into())));
+    world.say(AgentMessage::Title(Some("Tests".into())));
     assert!(world.state.take_dirty(), "it is kept");
-    assert_eq!(world.state.record().told.title.as_deref(), Some("Tests"));
-    world.say(Said::Title(None));
-    assert_eq!(world.state.record().told.title, None);
+    assert_eq!(world.state.record().agent_info.title.as_deref(), Some("Tests"));
+    world.say(AgentMessage::Title(None));
+    assert_eq!(world.state.record().agent_info.title, None);
 }

@@ -42,7 +42,7 @@ fn what_was_open_is_open_with_its_terms_choices_and_subject() {
     let queued: Vec<&str> = chat.turns.queue.iter().map(|queued| queued.text.as_str()).collect();
     assert_eq!(queued, ["say:second", "say:third"]);
     assert!(chat.agent.driver.is_some() && chat.turns.turn.is_some() && chat.spec.strict);
-    assert_eq!(chat.told().controls.modes.len(), 3);
+    assert_eq!(chat.agent_info().controls.modes.len(), 3);
 }
 
 #[test]
@@ -60,7 +60,10 @@ fn the_two_that_wait_go_on_where_they_were() {
     let clearance = *world.state.requests.clearances.keys().next().unwrap();
     let effects = world.go(decide_as("ana", clearance, Verdict::Approve));
     assert_eq!(effects.iter().filter_map(kind).collect::<Vec<_>>(), ["clearance.decided"]);
-    assert!(matches!(sent(&effects)[..], [(4, Outbound::Decision { approved: true, .. })]), "{effects:?}");
+    assert!(
+        matches!(sent(&effects)[..], [(4, AgentCommand::Decision { approved: true, .. })]),
+        "{effects:?}"
+    );
 }
 
 #[test]

@@ -8,7 +8,7 @@ use super::*;
 use crate::session::restart;
 use crate::session::stall::tests::{self, minutes};
 use intercom_host::ProcessActivity;
-use intercom_types::{Call, Resets, Rung, StopMode};
+use intercom_types::{LimitResetTime, Rung, StopMode, ToolCallState};
 
 fn vigil() -> WatchPolicy {
     WatchPolicy {
@@ -49,14 +49,14 @@ impl Sim {
         (world.vigil, world.time) = (vigil, 1_000_000_000);
         let mut sim = Self { world, busy: false, stopped: false, cpu: 0, counted: 0, told: Vec::new() };
         sim.counted = sim.world.time;
-        let launch = Input::Launch {
+        let launch = SessionInput::Launch {
             by: "ana".into(),
             command: "agent".into(),
             prompt: Some("work".into()),
             ladder: LadderChoice::Configured,
         };
         sim.go(launch);
-        sim.go(Input::Spawned { pid: 42 });
+        sim.go(SessionInput::Spawned { pid: 42 });
         sim.told.clear();
         sim
     }
@@ -65,7 +65,7 @@ impl Sim {
         self.world.time
     }
 
-    fn try_go(&mut self, input: Input) -> Result<(), Refused> {
+    fn try_go(&mut self, input: SessionInput) -> Result<(), CommandRefusal> {
         let effects = self.world.try_go(input)?;
         for effect in effects {
             match effect {
@@ -74,7 +74,7 @@ impl Sim {
                     self.told.push((at.millis(), event.name().to_owned(), data));
                 }
                 // What is sent arrives, and what is to be stopped goes.
-                StepEffect::Send { n, .. } => self.go(Input::Delivered { n }),
+                StepEffect::Send { n, .. } => self.go(SessionInput::Delivered { n }),
                 StepEffect::Stop { .. } => self.die(Exit { code: None, signal: Some(15) }),
                 StepEffect::Spawn | StepEffect::Do { .. } => {}
             }
@@ -82,20 +82,20 @@ impl Sim {
         Ok(())
     }
 
-    fn go(&mut self, input: Input) {
+    fn go(&mut self, input: SessionInput) {
         self.try_go(input).unwrap();
     }
 
-    fn say(&mut self, said: Said) {
+    fn say(&mut self, said: AgentMessage) {
         if self.world.state.life.stage == LifeStage::Running {
-            self.go(Input::Said(Box::new(said)));
+            self.go(SessionInput::AgentMessage(Box::new(said)));
         }
     }
 
     fn die(&mut self, exit: Exit) {
         (self.busy, self.stopped) = (false, false);
         let gone = AgentExit { exit, reason: "exited".to_owned(), ..AgentExit::default() };
-        self.go(Input::Exited(Box::new(gone)));
+        self.go(SessionInput::Exited(Box::new(gone)));
     }
 
     fn activity(&mut self) -> ProcessActivity {
@@ -143,12 +143,12 @@ impl Sim {
 
     fn due(&mut self) {
         if self.world.state.resting().is_some() {
-            self.go(Input::Restart { prompt: None });
-            self.go(Input::Spawned { pid: 43 });
+            self.go(SessionInput::Restart { prompt: None });
+            self.go(SessionInput::Spawned { pid: 43 });
             return;
         }
         let seen = self.activity();
-        self.go(Input::Watch(Some(Box::new(seen))));
+        self.go(SessionInput::Watch(Some(Box::new(seen))));
     }
 
     fn steps(&self) -> Vec<String> {
@@ -209,7 +209,7 @@ fn a_nudge_that_works_is_told() {
 fn a_person_begins_the_ladder_anew() {
     let mut sim = Sim::new(vigil());
     sim.pass(Duration::from_mins(8));
-    sim.go(Input::Nudge { message: "hello?".into(), by: "ana".into() });
+    sim.go(SessionInput::Nudge { message: "hello?".into(), by: "ana".into() });
     sim.told.clear();
     sim.pass(Duration::from_mins(4));
     assert!(sim.steps().is_empty());
@@ -221,13 +221,13 @@ fn a_person_begins_the_ladder_anew() {
 fn peace_is_peace() {
     let mut sim = Sim::new(vigil());
     let until = Time::from_millis(sim.now()).plus(Duration::from_mins(30));
-    sim.go(Input::Snooze { until: Some(until), by: "ana".into() });
+    sim.go(SessionInput::Snooze { until: Some(until), by: "ana".into() });
     sim.told.clear();
     sim.pass(Duration::from_mins(29));
     assert!(sim.steps().is_empty(), "{:?}", sim.steps());
     sim.pass(Duration::from_mins(2));
     assert_eq!(sim.steps(), ["stall.step alert"]);
-    sim.go(Input::Ladder { choice: LadderChoice::Off, by: "ana".into() });
+    sim.go(SessionInput::Ladder { choice: LadderChoice::Off, by: "ana".into() });
     sim.told.clear();
     sim.pass(Duration::from_hours(5));
     assert!(sim.steps().is_empty(), "{:?}", sim.steps());
@@ -235,7 +235,7 @@ fn peace_is_peace() {
         sim.world.state.oversight.condition.as_ref().map(|standing| standing.state.as_str()),
         Some("stuck")
     );
-    sim.go(Input::Ladder { choice: LadderChoice::Own(vec![Rung::Escalate]), by: "ana".into() });
+    sim.go(SessionInput::Ladder { choice: LadderChoice::Own(vec![Rung::Escalate]), by: "ana".into() });
     sim.told.clear();
     sim.pass(Duration::from_mins(5));
     assert_eq!(sim.steps(), ["stall.step escalate"]);
@@ -265,8 +265,8 @@ fn an_agent_that_always_dies_is_parked_with_its_last_words() {
     sim.die(Exit { code: Some(1), signal: None });
     assert_eq!(sim.world.state.phase(), Phase::Parked);
     assert_eq!(sim.steps(), ["session.parked"]);
-    sim.go(Input::Resume { by: "ana".into() });
-    sim.go(Input::Spawned { pid: 44 });
+    sim.go(SessionInput::Resume { by: "ana".into() });
+    sim.go(SessionInput::Spawned { pid: 44 });
     sim.die(Exit { code: Some(1), signal: None });
     assert_eq!(sim.world.state.phase(), Phase::Starting, "a person has given it another chance");
 }
@@ -278,7 +278,7 @@ fn what_was_asked_to_end_ends() {
             restart: restart::RestartTerms { policy: restart::RestartCondition::Always, ..vigil().restart },
             ..vigil()
         });
-        let stop = Input::Stop { how: StopMode::Stop, by: "ana".into() };
+        let stop = SessionInput::Stop { how: StopMode::Stop, by: "ana".into() };
         sim.world.go(stop.clone());
         sim.die(exit.clone());
         assert_eq!(sim.world.state.phase(), Phase::Ended);
@@ -300,9 +300,9 @@ fn what_was_asked_to_end_ends() {
 #[test]
 fn a_limit_is_waited_out() {
     let mut sim = Sim::new(vigil());
-    let limited = |minutes| Said::Limited {
+    let limited = |minutes| AgentMessage::Limited {
         kind: "usage".to_owned(),
-        resets: Resets::After(Duration::from_mins(minutes)),
+        resets: LimitResetTime::After(Duration::from_mins(minutes)),
         params: Json::trusted("{}"),
     };
     sim.say(limited(50));
@@ -318,10 +318,10 @@ fn whose_request_expires_is_not_stuck_at_once() {
     let mut sim = Sim::new(vigil());
     let limit = Some((Duration::from_mins(45), Verdict::Deny));
     let assessed = RequestAssessment { limit, ..RequestAssessment::default() };
-    sim.go(Input::Asked(Box::new(ask("\"1\"")), Box::new(assessed)));
+    sim.go(SessionInput::ClearanceRequested(Box::new(ask("\"1\"")), Box::new(assessed)));
     sim.pass(Duration::from_mins(45));
     sim.told.clear();
-    sim.go(Input::Expire);
+    sim.go(SessionInput::Expire);
     sim.pass(Duration::from_mins(4));
     assert!(sim.steps().is_empty(), "{:?}", sim.steps());
     sim.pass(Duration::from_mins(2));
@@ -333,7 +333,7 @@ fn a_reminder_comes_after_a_snooze() {
     let mut sim = Sim::new(vigil());
     sim.say(clearance("\"1\""));
     let until = Time::from_millis(sim.now()).plus(Duration::from_mins(45));
-    sim.go(Input::Snooze { until: Some(until), by: "ana".into() });
+    sim.go(SessionInput::Snooze { until: Some(until), by: "ana".into() });
     sim.told.clear();
     sim.pass(Duration::from_mins(44));
     assert!(sim.steps().is_empty(), "{:?}", sim.steps());
@@ -345,14 +345,14 @@ fn a_reminder_comes_after_a_snooze() {
 fn whose_processes_cannot_be_seen_is_found_too() {
     let mut sim = Sim::new(vigil());
     sim.pass(Duration::from_secs(20));
-    sim.go(Input::Watch(None));
+    sim.go(SessionInput::Watch(None));
     sim.pass(Duration::from_mins(6));
     assert_eq!(sim.steps(), ["stall.step alert"]);
     for _ in 0..1000 {
         let now = Time::from_millis(sim.now());
         let due = sim.world.state.next_due(now, &sim.world.vigil).map(Time::millis).unwrap();
         sim.world.time = due.max(sim.now());
-        sim.go(Input::Watch(None));
+        sim.go(SessionInput::Watch(None));
         if sim.steps().iter().any(|step| step == "stall.step interrupt") {
             return;
         }
@@ -369,10 +369,10 @@ fn a_restart_of_the_ladder_is_not_lost_with_the_daemon() {
     }
     sim.pass(Duration::from_millis(1));
     sim.world.time = sim.world.state.resting().unwrap().millis();
-    sim.go(Input::Restart { prompt: None });
+    sim.go(SessionInput::Restart { prompt: None });
     sim.restart_daemon();
     let gone = AgentExit { reason: "lost: it never came to run".to_owned(), ..AgentExit::default() };
-    sim.go(Input::Exited(Box::new(gone)));
+    sim.go(SessionInput::Exited(Box::new(gone)));
     assert!(sim.world.state.resting().is_some(), "{}", sim.world.state.why());
 }
 
@@ -380,14 +380,14 @@ fn a_restart_of_the_ladder_is_not_lost_with_the_daemon() {
 fn the_last_words_of_a_stuck_agent_are_not_its_recovery() {
     let mut sim = Sim::new(WatchPolicy { ladder: vec![Rung::Restart, Rung::Escalate], ..vigil() });
     sim.pass(Duration::from_mins(4));
-    sim.world.state.oversight.tracker.heard(Time::from_millis(1_000_000_000));
+    sim.world.state.oversight.tracker.record_sign_of_life(Time::from_millis(1_000_000_000));
     // As `Sim` lets it go at once, the step is taken by hand.
     while sim.world.state.life.stage == LifeStage::Running {
         sim.world.time += 15_000;
         let seen = sim.activity();
-        sim.world.go(Input::Watch(Some(Box::new(seen))));
+        sim.world.go(SessionInput::Watch(Some(Box::new(seen))));
     }
-    sim.go(Input::Said(Box::new(status())));
+    sim.go(SessionInput::AgentMessage(Box::new(status())));
     sim.die(Exit { code: Some(0), signal: None });
     sim.pass(Duration::from_mins(1));
     assert_eq!(sim.steps(), ["stall.step escalate"]);
@@ -406,8 +406,8 @@ fn what_is_repeated_is_what_a_person_has_asked() {
 fn nobody_is_told_of_a_limit_while_people_are_waited_for() {
     let mut sim = Sim::new(vigil());
     sim.say(clearance("\"1\""));
-    let resets = Resets::After(Duration::from_mins(10));
-    sim.say(Said::Limited { kind: "rate".into(), resets, params: Json::trusted("{}") });
+    let resets = LimitResetTime::After(Duration::from_mins(10));
+    sim.say(AgentMessage::Limited { kind: "rate".into(), resets, params: Json::trusted("{}") });
     sim.pass(Duration::from_mins(40));
     assert_eq!(sim.steps(), ["stall.limited", "stall.reminder"]);
     assert!(!sim.told.iter().any(|(_, kind, _)| kind == "nudge"));
@@ -422,7 +422,7 @@ fn a_daemon_that_was_away_hears_what_was_said_before_it_takes_a_step() {
         sim.restart_daemon();
         sim.world.time += away * 60_000;
         let seen = sim.activity();
-        sim.go(Input::Watch(Some(Box::new(seen))));
+        sim.go(SessionInput::Watch(Some(Box::new(seen))));
         assert!(sim.steps().is_empty(), "{:?}", sim.steps());
         sim.pass(Duration::from_mins(1));
         assert_eq!(sim.steps(), ["stall.step alert"]);
@@ -529,16 +529,16 @@ fn do_it(sim: &mut Sim, act: &Act, truth: &mut Truth) {
         }
         Act::Output => sim.say(status()),
         Act::Beat => {
-            sim.say(Said::Heartbeat {
+            sim.say(AgentMessage::Heartbeat {
                 params: Json::trusted("{}"),
-                progress: Progress::Open,
-                mark: now.cast_unsigned(),
+                progress: HeartbeatProgress::Open,
+                fingerprint: now.cast_unsigned(),
                 steps: Vec::new(),
             });
         }
-        Act::Tool(open) => sim.say(Said::Tool {
-            acts: false,
-            call: Some(Call { id: "1".into(), title: "make".into(), open: *open }),
+        Act::Tool(open) => sim.say(AgentMessage::Tool {
+            changes_something: false,
+            call: Some(ToolCallState { id: "1".into(), title: "make".into(), open: *open }),
             params: Json::trusted("{}"),
         }),
         Act::Busy(busy) => {
@@ -554,28 +554,28 @@ fn do_it(sim: &mut Sim, act: &Act, truth: &mut Truth) {
             }
             for clearance in open {
                 let (verdict, reason, option, via) = (Verdict::Approve, None, None, "test".to_owned());
-                sim.go(Input::Decide { clearance, verdict, reason, option, by: by(), via });
+                sim.go(SessionInput::Decide { clearance, verdict, reason, option, by: by(), via });
             }
         }
-        Act::TurnEnd => sim.say(Said::TurnEnd {
+        Act::TurnEnd => sim.say(AgentMessage::TurnEnd {
             stop_reason: "end_turn".into(),
-            tokens: intercom_types::Tokens::default(),
+            tokens: intercom_types::TurnTokenCounts::default(),
             params: Json::trusted("{}"),
             failed: false,
             turn: None,
             message: Json::trusted("{}"),
         }),
         Act::Prompt => {
-            if sim.try_go(Input::Prompt { id: None, wording: "more".into(), by: by() }).is_err() {
+            if sim.try_go(SessionInput::Prompt { id: None, wording: "more".into(), by: by() }).is_err() {
                 return;
             }
         }
         Act::Limit(length) => {
-            let resets = Resets::After(Duration::from_mins(*length));
+            let resets = LimitResetTime::After(Duration::from_mins(*length));
             if sim.world.state.life.stage == LifeStage::Running {
                 truth.limited = now + i64::try_from(length * 60_000).unwrap();
             }
-            sim.say(Said::Limited { kind: "rate".into(), resets, params: Json::trusted("{}") });
+            sim.say(AgentMessage::Limited { kind: "rate".into(), resets, params: Json::trusted("{}") });
             (truth.life, truth.talk) = (now, now);
             return;
         }
@@ -593,7 +593,7 @@ fn do_it(sim: &mut Sim, act: &Act, truth: &mut Truth) {
         }
         Act::Snooze(length) => {
             let until = Time::from_millis(now).plus(Duration::from_mins(*length));
-            if sim.try_go(Input::Snooze { until: Some(until), by: by() }).is_ok() {
+            if sim.try_go(SessionInput::Snooze { until: Some(until), by: by() }).is_ok() {
                 truth.snoozed = until.millis();
             }
             return;

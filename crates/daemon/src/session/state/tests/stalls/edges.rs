@@ -24,8 +24,8 @@ fn a_part_that_is_stopped_is_no_stall_while_others_work_or_its_service_is_waited
     sim.pass(Duration::from_mins(20));
     assert!(sim.steps().is_empty(), "{:?}", sim.steps());
     let mut sim = Sim::new(vigil());
-    let resets = Resets::After(Duration::from_hours(3));
-    sim.say(Said::Limited { kind: "rate".into(), resets, params: Json::trusted("{}") });
+    let resets = LimitResetTime::After(Duration::from_hours(3));
+    sim.say(AgentMessage::Limited { kind: "rate".into(), resets, params: Json::trusted("{}") });
     sim.told.clear();
     sim.stopped = true;
     sim.pass(Duration::from_mins(20));
@@ -34,25 +34,26 @@ fn a_part_that_is_stopped_is_no_stall_while_others_work_or_its_service_is_waited
 
 #[test]
 fn limits_end_whatever_is_said_of_them() {
-    let limited = |resets| Said::Limited { kind: "x".repeat(5000), resets, params: Json::trusted("{}") };
+    let limited =
+        |resets| AgentMessage::Limited { kind: "x".repeat(5000), resets, params: Json::trusted("{}") };
     let mut sim = Sim::new(vigil());
-    sim.say(limited(Resets::After(Duration::from_secs(u64::MAX))));
+    sim.say(limited(LimitResetTime::After(Duration::from_secs(u64::MAX))));
     assert!(sim.world.state.oversight.condition.as_ref().unwrap().why.len() < 100);
     sim.pass(Duration::from_hours(24 * 20));
     assert!(sim.steps().contains(&"stall.step escalate".to_owned()), "{:?}", sim.steps());
     // One that is over already, of a session that nobody watches.
     let mut sim = Sim::new(vigil());
-    sim.say(Said::TurnEnd {
+    sim.say(AgentMessage::TurnEnd {
         stop_reason: "end_turn".into(),
-        tokens: intercom_types::Tokens::default(),
+        tokens: intercom_types::TurnTokenCounts::default(),
         params: Json::trusted("{}"),
         failed: false,
         turn: None,
         message: Json::trusted("{}"),
     });
-    sim.go(Input::Ladder { choice: LadderChoice::Off, by: "ana".into() });
+    sim.go(SessionInput::Ladder { choice: LadderChoice::Off, by: "ana".into() });
     sim.pass(Duration::from_mins(5));
-    sim.say(limited(Resets::At(Time::from_millis(sim.now() - 3_600_000))));
+    sim.say(limited(LimitResetTime::At(Time::from_millis(sim.now() - 3_600_000))));
     sim.pass(Duration::from_mins(5));
     assert!(sim.world.state.oversight.condition.is_none(), "{:?}", sim.world.state.oversight.condition);
 }
@@ -90,7 +91,7 @@ fn a_ladder_that_becomes_shorter_still_ends_with_people() {
 fn silence_that_is_ours_is_not_held_against_it() {
     let mut sim = Sim::new(vigil());
     sim.pass(Duration::from_mins(4));
-    sim.go(Input::Listening);
+    sim.go(SessionInput::Listening);
     sim.pass(Duration::from_mins(4));
     assert!(sim.steps().is_empty(), "{:?}", sim.steps());
 }
@@ -100,9 +101,9 @@ fn names_that_agents_give_are_cut() {
     let mut sim = Sim::new(vigil());
     for n in 0..1000 {
         let (id, title) = (format!("{n}{}", "i".repeat(10_000)), "t".repeat(10_000));
-        sim.say(Said::Tool {
-            acts: false,
-            call: Some(Call { id, title, open: true }),
+        sim.say(AgentMessage::Tool {
+            changes_something: false,
+            call: Some(ToolCallState { id, title, open: true }),
             params: Json::trusted("{}"),
         });
     }

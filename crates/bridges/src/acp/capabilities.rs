@@ -1,0 +1,180 @@
+//! Offers to a client: our capabilities, and the settings of a session. Pure.
+
+use serde::Deserialize;
+use serde_json::{Map, Value, json};
+
+use intercom_daemon::ops::AgentView;
+use intercom_types::{Controls, Session};
+
+/// A profile.
+#[derive(Debug, Clone, Deserialize)]
+pub(super) struct OfferedProfile {
+    pub(super) name: String,
+    pub(super) protocol: String,
+    #[serde(default)]
+    pub(super) description: Option<String>,
+    #[serde(default)]
+    pub(super) availability: Option<String>,
+    /// The answers of one of its agents when it was ready, `{initialize, session}`.
+    #[serde(default)]
+    pub(super) known: Option<Value>,
+}
+
+impl From<AgentView> for OfferedProfile {
+    fn from(agent: AgentView) -> Self {
+        let AgentView { name, description, protocol, availability, known, .. } = agent;
+        let known = known.map(|known| json!(known));
+        Self { name, protocol, description, availability: Some(availability), known }
+    }
+}
+
+/// Our own options stand beside those of the agent.
+pub(super) const AGENT: &str = "intercom.agent";
+pub(super) const POLICY: &str = "intercom.policy";
+/// The category of options that no other client should interpret.
+const CATEGORY: &str = "_intercom";
+
+/// Name, title, what it means.
+pub(super) const PRESETS: [(&str, &str, &str); 4] = [
+    ("full", "Full Access", "Everything that the rules allow or somebody approves"),
+    ("read-only", "Read-Only", "Whatever writes or runs something is denied"),
+    ("safe", "Safe Mode", "What is of high or critical risk is denied"),
+    ("sandbox", "Sandbox Mode", "Every request for a file or a command of this machine is denied"),
+];
+
+/// The answer to `initialize`. What an agent takes is known if one of its profile has run before.
+pub(super) fn initialized(known: Option<&Value>) -> Value {
+    let told = |name: &str| known.and_then(|known| known.pointer(&format!("/agentCapabilities/{name}")));
+    let flag = |name: &str| told(name).and_then(Value::as_bool).unwrap_or(false);
+    json!({
+        "protocolVersion": 1,
+        "agentCapabilities": {
+            "loadSession": true,
+            "promptCapabilities": {
+                "image": flag("promptCapabilities/image"),
+                "audio": flag("promptCapabilities/audio"),
+                // What an agent cannot take that way it is told in words.
+                "embeddedContext": true,
+            },
+            "mcpCapabilities": { "http": flag("mcpCapabilities/http"), "sse": flag("mcpCapabilities/sse") },
+            "sessionCapabilities": { "list": {}, "resume": {}, "close": {}, "delete": {} },
+        },
+        "agentInfo": {
+            "name": "intercom", "title": "intercom", "version": env!("CARGO_PKG_VERSION"),
+        },
+        "authMethods": [],
+    })
+}
+
+/// Returns the settings of a session: those of its agent, with their current values, and ours.
+pub(super) fn opened(
+    seen: &Session,
+    told: Option<&Value>,
+    profiles: &[OfferedProfile],
+) -> Map<String, Value> {
+    let mut opened = told.and_then(Value::as_object).cloned().unwrap_or_default();
+    opened.remove("sessionId");
+    if let Some(modes) = modes(seen, told) {
+        opened.insert("modes".to_owned(), modes);
+    }
+    if let Some(model) = seen.controls.as_ref().and_then(|controls| controls.model.clone())
+        && let Some(models) = opened.get_mut("models").and_then(Value::as_object_mut)
+    {
+        models.insert("currentModelId".to_owned(), model.into());
+    }
+    opened.insert("configOptions".to_owned(), options(seen, told, profiles));
+    opened
+}
+
+/// The agent's own, or ours where it has none.
+fn modes(seen: &Session, told: Option<&Value>) -> Option<Value> {
+    let theirs = told
+        .and_then(|told| told.get("modes"))
+        .filter(|modes| modes["availableModes"].as_array().is_some_and(|modes| !modes.is_empty()));
+    if let Some(theirs) = theirs {
+        let mut modes = theirs.clone();
+        if let (Some(mode), Some(modes)) =
+            (seen.controls.as_ref().and_then(|controls| controls.mode.clone()), modes.as_object_mut())
+        {
+            modes.insert("currentModeId".to_owned(), mode.into());
+        }
+        return Some(modes);
+    }
+    if has_mode_option(&agents_options(seen, told)) {
+        return None;
+    }
+    let ours = PRESETS.map(|(id, name, about)| json!({ "id": id, "name": name, "description": about }));
+    Some(json!({ "currentModeId": preset(seen), "availableModes": ours }))
+}
+
+/// Returns true if the modes that the client received are ours.
+pub(super) fn has_our_modes(seen: &Session, told: Option<&Value>) -> bool {
+    modes(seen, told).is_some_and(|modes| modes["availableModes"][0]["id"] == PRESETS[0].0)
+}
+
+fn has_mode_option(options: &[Value]) -> bool {
+    options.iter().any(|option| option["category"] == "mode")
+}
+
+fn agents_options(seen: &Session, told: Option<&Value>) -> Vec<Value> {
+    let now = seen.controls.as_ref().and_then(Controls::option_list);
+    let told = || told.and_then(|told| told.get("configOptions")?.as_array().cloned());
+    now.or_else(told).unwrap_or_default()
+}
+
+/// All of the options, the agent's and ours.
+pub(super) fn options(seen: &Session, told: Option<&Value>, profiles: &[OfferedProfile]) -> Value {
+    let mut options = agents_options(seen, told);
+    options.extend(intercom_options(seen, profiles));
+    Value::Array(options)
+}
+
+fn preset(seen: &Session) -> &str {
+    &seen.preset
+}
+
+/// The agent can be another one until it has begun.
+fn intercom_options(seen: &Session, profiles: &[OfferedProfile]) -> Vec<Value> {
+    let presets = PRESETS.map(|(id, name, about)| json!({ "value": id, "name": name, "description": about }));
+    let policy = json!({
+        "id": POLICY, "name": "Policy", "description": "What intercom denies without asking anybody",
+        "category": CATEGORY, "type": "select", "currentValue": preset(seen), "options": presets,
+    });
+    let Some(agent) = &seen.agent else { return vec![policy] };
+    let offered = profiles.iter().filter(|profile| {
+        profile.name == *agent || (seen.deferred && profile.availability.as_deref() != Some("missing"))
+    });
+    let mut offered: Vec<Value> = offered
+        .map(|profile| {
+            json!({
+                "value": profile.name, "name": profile.name, "description": profile.description,
+            })
+        })
+        .collect();
+    if offered.is_empty() {
+        offered.push(json!({ "value": agent, "name": agent })); // its profile has gone since
+    }
+    let agent = json!({
+        "id": AGENT, "name": "Agent", "description": "Which agent intercom hosts; fixed once it has begun",
+        "category": CATEGORY, "type": "select", "currentValue": agent, "options": offered,
+    });
+    vec![agent, policy]
+}
+
+/// One of the lines of `session/list`.
+pub(super) fn listed(seen: &Session) -> Value {
+    json!({
+        "sessionId": seen.id.to_string(),
+        "cwd": seen.workspace,
+        "title": seen.title,
+        // By itself it would be a number of milliseconds, and the standard has a string.
+        "updatedAt": seen.updated_at.map(|time| time.to_string()),
+        "_meta": {
+            "pending": seen.is_busy(),
+            "intercom": {
+                "agent": seen.agent, "phase": seen.phase, "clearances": seen.pending.clearances,
+                "questions": seen.pending.questions,
+            },
+        },
+    })
+}

@@ -1,0 +1,150 @@
+//! A client's orders about its session.
+
+use serde_json::json;
+
+use super::{FeedCommand, MANY, SessionFeed};
+use crate::acp::content;
+use crate::acp::prompts::{PROMPT_KINDS, PromptReply, PromptTracker};
+use crate::acp::queue::{ConnectionClosed, MessageMeta};
+use crate::acp::refusal::RpcRefusal;
+use intercom_daemon::config::Busy;
+use intercom_store::IdLookup;
+use intercom_types::{
+    Event, EventKind, InterruptRequest, Json, LoggedEvent, NewPrompt, PromptId, RequestId, Time, TurnId,
+};
+use intercom_wire::acp::method;
+use intercom_wire::jsonrpc;
+
+/// The range of the search for a prompt that was sent before, in events: starts and ends, and no messages.
+const LOOK_BACK: usize = 100_000;
+
+impl SessionFeed {
+    pub(super) async fn serve(&mut self, order: FeedCommand) -> Result<(), ConnectionClosed> {
+        match order {
+            FeedCommand::Prompt { request, id, blocks } => match self.prompt(id.as_deref(), &blocks).await {
+                Ok(prompt) if id.is_some() => self.await_prompt(request, prompt).await,
+                Ok(prompt) => self.prompts.wait(prompt, request, Time::now(), self.deadline()),
+                Err(refusal) => self.answer(vec![PromptReply::at_once(request, refusal)]),
+            },
+            FeedCommand::Cancel { request } => {
+                self.cancel().await;
+                if let Some(request) = request {
+                    self.cancelled(request);
+                }
+            }
+            FeedCommand::Forget(request) => {
+                if let Some(prompt) = self.prompts.prompt_of(&request) {
+                    self.take_back(prompt).await;
+                }
+            }
+            FeedCommand::Replay(answer) => {
+                let up_to = self.after;
+                self.flush().await?;
+                self.replay(up_to).await?;
+                self.put(Some(answer)).await?;
+                self.find_open().await;
+                self.caught_up = false; // and then asked what it is not being asked
+            }
+            FeedCommand::Finish(_) => {}
+        }
+        Ok(())
+    }
+
+    pub(super) fn cancelled(&mut self, request: RequestId) {
+        let line = jsonrpc::result(&request, &json!({}));
+        let answers = Some((request, method::SESSION_CANCEL.to_owned()));
+        self.out.push_back((line, MessageMeta { answers, ..self.about() }));
+    }
+
+    /// When a prompt of now has waited long enough.
+    fn deadline(&self) -> Option<Time> {
+        let limit = self.client.acp().0.ops.supervisor().config().seats.prompt_timeout();
+        limit.map(|limit| Time::now().plus(limit))
+    }
+
+    /// The prompt's id once it is committed.
+    async fn prompt(&self, known: Option<&str>, blocks: &[Json]) -> Result<PromptId, RpcRefusal> {
+        let (ops, caller, id) = (self.client.ops(), self.client.caller(), self.session);
+        let seen = self.client.session(&id).await?;
+        if let Some(known) = known.and_then(|known| known.parse().ok())
+            && self.is_known(known).await
+        {
+            return Ok(known);
+        }
+        let config = self.client.acp().0.ops.supervisor().config();
+        if config.seats.busy == Busy::Refuse && (seen.is_busy() || !self.prompts.is_empty()) {
+            return Err(RpcRefusal::params("a prompt is in flight already; wait for its answer"));
+        }
+        let takes = self.client.takes(&seen).await;
+        let content = content::fitted(blocks, takes, &config.seats)?;
+        if !seen.is_live() {
+            ops.resume(caller, &id).await?;
+        }
+        let id_known = known.map(str::to_owned);
+        let prompt =
+            NewPrompt { id: id_known, content: Some(content), wait: Some(false), ..NewPrompt::default() };
+        let prompted = ops.send(caller, &id, prompt).await?;
+        self.client.acp().0.metrics.prompted();
+        Ok(prompted.id)
+    }
+
+    /// Returns true if the prompt belongs to this session.
+    async fn is_known(&self, prompt: PromptId) -> bool {
+        let store = self.client.acp().0.ops.supervisor().store();
+        let found = store.prompt(prompt.to_string()).await;
+        matches!(found, Ok(IdLookup::One(found)) if found.session == self.session)
+    }
+
+    /// It may have been answered already, by a daemon before us.
+    async fn await_prompt(&mut self, request: RequestId, prompt: PromptId) {
+        let store = self.client.acp().0.ops.supervisor().store();
+        let past =
+            store.events_of(self.session, PROMPT_KINDS, self.after, LOOK_BACK).await.unwrap_or_default();
+        let is_other = |logged: &&LoggedEvent| !matches!(logged.event(), Event::PromptQueued(queued) if queued.prompt == prompt);
+        let mut tracked = PromptTracker::default();
+        tracked.wait(prompt, request, Time::now(), self.deadline());
+        // What came before it is about others; what is not read yet is heard later.
+        let mut answered = Vec::new();
+        for event in past.iter().skip_while(is_other) {
+            answered.extend(tracked.hear(event));
+        }
+        self.answer(answered);
+        self.prompts.absorb(tracked);
+    }
+
+    /// Withdraws the client's queued prompts and ends the running turn.
+    async fn cancel(&mut self) {
+        self.empty_queue().await;
+        self.interrupt(|_| true).await;
+    }
+
+    /// If it has left the queue, the turn that it is in ends, and no other: it may be over, and somebody else's may run.
+    async fn take_back(&mut self, prompt: PromptId) {
+        if self.client.ops().withdraw_prompt(self.client.caller(), &prompt, None).await.is_ok() {
+            return;
+        }
+        let store = self.client.acp().0.ops.supervisor().store();
+        let sent = store
+            .events_of(self.session, &[EventKind::PromptSending], u64::MAX, MANY)
+            .await
+            .unwrap_or_default();
+        let turn_of = |logged: &LoggedEvent| match logged.event() {
+            Event::PromptSending(sending) if sending.prompt == prompt => sending.turn,
+            _ => None,
+        };
+        if let Some(turn) = sent.iter().rev().find_map(turn_of) {
+            self.interrupt(|running| running.parse::<TurnId>() == Ok(turn)).await;
+        }
+    }
+
+    /// The turn that runs, if it is the one.
+    async fn interrupt(&self, is_it: impl Fn(&str) -> bool) {
+        let Ok(seen) = self.client.session(&self.session).await else { return };
+        if seen.turn.is_some_and(|turn| is_it(&turn.id)) {
+            let reason = Some("cancelled by an ACP client".to_owned());
+            let interrupt = InterruptRequest { reason, wait: Some(false) };
+            // It may have ended by now.
+            self.client.ops().interrupt(self.client.caller(), &self.session, interrupt).await.ok();
+        }
+    }
+}

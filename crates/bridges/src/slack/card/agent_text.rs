@@ -1,0 +1,91 @@
+//! Messages of agents, and messages about ourselves.
+
+use super::super::block_kit::{BlockBuilder, CardMessage, MrkdwnText, cut};
+use super::project;
+use intercom_types::Session;
+
+const TURN_CHARS: usize = 2_500;
+
+/// Counts of one turn or several.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, serde::Serialize, serde::Deserialize)]
+pub(in crate::slack) struct TurnCounts {
+    pub(in crate::slack) turns: usize,
+    pub(in crate::slack) tools: usize,
+    /// Clearances that rules decided.
+    pub(in crate::slack) allowed: usize,
+}
+
+/// The summary of a turn: the agent's last message, and the counts.
+pub(in crate::slack) fn turn(
+    key: &str,
+    session: &Session,
+    said: &str,
+    stop_reason: Option<&str>,
+    TurnCounts { turns, tools, allowed }: TurnCounts,
+) -> CardMessage {
+    let mut did = MrkdwnText::default();
+    if tools > 0 {
+        did = MrkdwnText::count(tools, "tool call");
+    }
+    if allowed > 0 {
+        did = MrkdwnText::join([did, MrkdwnText::number(allowed as u64).and(" allowed by rules")], ", ");
+    }
+    // A turn that simply came to its end needs no word.
+    let stopped = stop_reason.filter(|reason| !matches!(*reason, "end_turn" | "done" | ""));
+    let stopped = stopped
+        .map(|reason| MrkdwnText::new("ended by ").and(MrkdwnText::untrusted(reason).cut(100)))
+        .unwrap_or_default();
+    let over = match turns {
+        0 | 1 => MrkdwnText::new("turn over"),
+        more => MrkdwnText::count(more, "turn").and(" over; this is the last"),
+    };
+    let silent = if said.trim().is_empty() { "The turn is over; nothing was said." } else { "" };
+    BlockBuilder::new(key)
+        .section(silent)
+        .prose(&cut(said.trim(), TURN_CHARS))
+        .context(vec![over, did, stopped])
+        .message(spoken(session, said, "the turn is over"))
+}
+
+/// A message of an agent that is still working.
+pub(in crate::slack) fn talk(key: &str, session: &Session, said: &str) -> CardMessage {
+    BlockBuilder::new(key).prose(said).message(spoken(session, said, "…"))
+}
+
+fn spoken(session: &Session, said: &str, nothing: &'static str) -> MrkdwnText {
+    let begin = MrkdwnText::untrusted(&cut(said.trim(), 400)).cut(300);
+    let begin = if begin.is_blank() { MrkdwnText::new(nothing) } else { begin };
+    MrkdwnText::untrusted(&project(session)).cut(60).and(": ").and(begin)
+}
+
+/// A line of ours.
+pub(in crate::slack) fn note(key: &str, words: impl Into<MrkdwnText>) -> CardMessage {
+    let words = words.into();
+    BlockBuilder::new(key).section(words.clone()).message(words)
+}
+
+const COMMANDS: &str = "\
+*Anywhere*, and only you see the answer:
+• `/intercom ls` – the sessions; `/intercom status [session]` – one of them
+• `/intercom start &lt;agent&gt; [in &lt;workspace&gt;] &lt;prompt&gt;` – start one
+• `/intercom send &lt;session&gt; &lt;text&gt;`, `nudge`, `stop` – steer one
+• `/intercom clearances`, `policy`, `whoami`, `help`";
+
+const THREAD: &str = "\
+*In the thread of a session*, whatever you write is a prompt to its agent. These words, when they are all you write, do \
+something else:
+• `approve`, `deny &lt;reason&gt;`, `always` – decide what it asks for
+• `continue`, `refine &lt;text&gt;` – answer its question
+• `nudge`, `nudge: &lt;text&gt;`, `interrupt`, `stop` – wake it, end its turn, end the session
+• `status`, `queue` – see how it stands, and what waits for it
+• `verbosity quiet`, `normal` or `stream` – how much this thread tells";
+
+/// The list of commands that we understand.
+pub(in crate::slack) fn help(key: &str) -> CardMessage {
+    BlockBuilder::new(key)
+        .header("intercom")
+        .section(COMMANDS)
+        .section(THREAD)
+        .context(vec![MrkdwnText::new("The home of this app shows everything that waits for you.")])
+        .message("What you can say to intercom")
+}

@@ -1,0 +1,115 @@
+//! ACP clients: who they are given, and what they may send.
+
+use std::ops::RangeInclusive;
+use std::time::Duration;
+
+use serde::Deserialize;
+
+use super::choices::Busy;
+use super::locate::KeyPath;
+use super::model::Config;
+use super::validate::{ValidationResult, is_agent, within};
+use intercom_types::OnClientLeft;
+
+const PROMPT_BYTES: RangeInclusive<usize> = 1..=64 * 1024 * 1024;
+const ATTACHED_BYTES: RangeInclusive<usize> = 0..=256 * 1024 * 1024;
+const MESSAGE_BYTES: RangeInclusive<usize> = 64 * 1024..=1024 * 1024 * 1024;
+const CONNECTIONS: RangeInclusive<usize> = 1..=100_000;
+const IDLE_SECONDS: RangeInclusive<u64> = 10..=86_400;
+const TIMEOUT_SECONDS: RangeInclusive<u64> = 0..=7 * 86_400;
+const GRACE_SECONDS: RangeInclusive<u64> = 0..=86_400;
+const UNUSED_HOURS: RangeInclusive<u64> = 0..=8_760;
+const ABANDONED_HOURS: RangeInclusive<f64> = 0.0..=8_760.0;
+
+/// Editors and tools that speak the Agent Client Protocol to us.
+#[derive(Debug, Clone, PartialEq, Deserialize)]
+#[serde(deny_unknown_fields, default)]
+pub struct AcpServerConfig {
+    pub enabled: bool,
+    /// The agent of new sessions, where the client names none.
+    pub agent: Option<String>,
+    /// Text of one prompt.
+    pub max_prompt_bytes: usize,
+    /// Images, sounds and embedded files of one prompt.
+    pub max_attached_bytes: usize,
+    pub max_message_bytes: usize,
+    /// The handling of a prompt while another runs.
+    pub busy: Busy,
+    /// 0 waits for as long as it takes.
+    pub prompt_timeout_seconds: u64,
+    /// At the same time.
+    pub max_connections: usize,
+    /// Over HTTP, without a stream and without a request.
+    pub idle_seconds: u64,
+    /// Sessions that a client started without a name and that nobody else has used, when it goes.
+    pub on_close: OnClientLeft,
+    /// The delay before `on_close` applies.
+    pub close_grace_seconds: u64,
+    /// A session that was never prompted and that nobody is attached to; 0 keeps it.
+    pub unused_hours: u64,
+    /// A session that a client started and in which nobody was for so long; 0 keeps it.
+    pub abandoned_hours: f64,
+    /// Requests without a connection.
+    pub connectionless: bool,
+}
+
+impl Default for AcpServerConfig {
+    fn default() -> Self {
+        Self {
+            enabled: true,
+            agent: None,
+            max_prompt_bytes: 102_400,
+            max_attached_bytes: 10 * 1024 * 1024,
+            max_message_bytes: 16 * 1024 * 1024,
+            busy: Busy::Queue,
+            prompt_timeout_seconds: 0,
+            max_connections: 2_000,
+            idle_seconds: 300,
+            on_close: OnClientLeft::Close,
+            close_grace_seconds: 60,
+            unused_hours: 24,
+            abandoned_hours: 72.0,
+            connectionless: false,
+        }
+    }
+}
+
+impl AcpServerConfig {
+    pub fn prompt_timeout(&self) -> Option<Duration> {
+        (self.prompt_timeout_seconds > 0).then(|| Duration::from_secs(self.prompt_timeout_seconds))
+    }
+
+    pub fn idle(&self) -> Duration {
+        Duration::from_secs(self.idle_seconds)
+    }
+
+    pub fn close_grace(&self) -> Duration {
+        Duration::from_secs(self.close_grace_seconds)
+    }
+
+    pub fn abandoned(&self) -> Option<Duration> {
+        let after = Duration::try_from_secs_f64(self.abandoned_hours * 3600.0).unwrap_or_default();
+        (!after.is_zero()).then_some(after)
+    }
+
+    pub fn unused(&self) -> Option<Duration> {
+        (self.unused_hours > 0).then(|| Duration::from_hours(self.unused_hours))
+    }
+}
+
+pub(super) fn validate(config: &Config) -> ValidationResult {
+    let (at, seats) = (KeyPath::of(["seats"]), &config.seats);
+    within(&at, "max_prompt_bytes", &seats.max_prompt_bytes, &PROMPT_BYTES)?;
+    within(&at, "max_attached_bytes", &seats.max_attached_bytes, &ATTACHED_BYTES)?;
+    within(&at, "max_message_bytes", &seats.max_message_bytes, &MESSAGE_BYTES)?;
+    within(&at, "prompt_timeout_seconds", &seats.prompt_timeout_seconds, &TIMEOUT_SECONDS)?;
+    within(&at, "max_connections", &seats.max_connections, &CONNECTIONS)?;
+    within(&at, "idle_seconds", &seats.idle_seconds, &IDLE_SECONDS)?;
+    within(&at, "close_grace_seconds", &seats.close_grace_seconds, &GRACE_SECONDS)?;
+    within(&at, "unused_hours", &seats.unused_hours, &UNUSED_HOURS)?;
+    within(&at, "abandoned_hours", &seats.abandoned_hours, &ABANDONED_HOURS)?;
+    match &seats.agent {
+        Some(agent) => is_agent(&at.key("agent"), agent, config),
+        None => Ok(()),
+    }
+}

@@ -1,0 +1,58 @@
+//! The commands that others send to a session, carried out one after the other.
+
+use intercom_types::StopMode;
+use tokio::sync::oneshot;
+
+use super::{ProcessPlan, SessionActor};
+use crate::session::handle::{CommandError, CommandOutcome, SessionCommand, StopOutcome};
+use crate::session::state::SessionInput;
+use intercom_store::StoreError;
+
+impl SessionActor {
+    pub(super) async fn serve(&mut self, message: SessionCommand) {
+        match message {
+            SessionCommand::Command { input, reply } => {
+                let result = self.command(input).await;
+                reply.send(result).ok(); // the caller may have gone
+            }
+            SessionCommand::Stop { how, by, reply } => self.stop(how, by, reply).await,
+            SessionCommand::Drain { reply, .. } if self.state.is_deferred() => {
+                self.leave.cancel();
+                self.stoppers.push(reply);
+            }
+            SessionCommand::Drain { by, reply } => self.stop(StopMode::Stop, by, reply).await,
+            SessionCommand::Agent { input, plan, reply } => {
+                let result = self.another_agent(input, *plan).await;
+                reply.send(result).ok(); // the caller may have gone
+            }
+        }
+    }
+
+    async fn stop(
+        &mut self,
+        how: StopMode,
+        by: String,
+        reply: oneshot::Sender<Result<StopOutcome, CommandError>>,
+    ) {
+        match self.command(SessionInput::Stop { how, by: by.clone() }).await {
+            Ok(_) => self.stoppers.push(reply),
+            Err(CommandError::Store(StoreError::Unavailable(_))) => self.stop_unrecorded(how, by, reply),
+            Err(error) => drop(reply.send(Err(error))),
+        }
+    }
+
+    /// Replaces the plan while the session has had no process; the stored launch description changes with it.
+    async fn another_agent(
+        &mut self,
+        input: SessionInput,
+        plan: ProcessPlan,
+    ) -> Result<CommandOutcome, CommandError> {
+        let launch = self.launch.replace(plan.launch.clone());
+        let before = std::mem::replace(&mut self.plan, plan);
+        let result = self.command(input).await;
+        if result.is_err() {
+            (self.plan, self.launch) = (before, launch);
+        }
+        result
+    }
+}

@@ -1,0 +1,340 @@
+//! Errands of an agent: what is found out about one before it is recorded, and how files are read and written for it.
+//!
+//! ```text
+//!  Errand ──look──► Refused                          an error at once
+//!                   Free(job)                        done at once
+//!                   Ask(job, …) ──► a clearance ──►  done, or denied
+//! ```
+//! Where a path leads is found out once, when it is looked at; what is done later is done there and nowhere else.
+
+use std::borrow::Cow;
+use std::path::Path;
+
+use serde::{Deserialize, Serialize};
+
+use super::state::{RequestAssessment, RequestAssessor, SessionSpec};
+use intercom_host::{Confined, FileError};
+use intercom_policy::{self as policy, PolicyRequest};
+use intercom_types::host_call::TerminalCommand;
+use intercom_types::{
+    ClearanceRequest, FaultCode, HostCall, HostCallRequest, Outcome, Risk, TerminalOperation, hex,
+};
+use intercom_wire::acp::tool::quote_words;
+use intercom_wire::diff;
+
+#[cfg(test)]
+mod tests;
+
+/// The largest file that is read or written for an agent.
+pub const MAX_FILE_BYTES: u64 = 10 << 20;
+/// The number of bytes kept from the end of a terminal's output: the default if the agent does not say, and
+/// the maximum.
+const USUAL_OUTPUT: u64 = 1 << 20;
+const MAX_OUTPUT: u64 = 10 << 20;
+/// Variables that are nobody's but ours.
+const RESERVED_VARIABLE_PREFIXES: &[&str] = &["INTERCOM_", "SLACK_"];
+
+/// A host call to perform, with everything that was found out about it.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum HostCallJob {
+    Read {
+        path: String,
+        /// Where it really is, in the workspace.
+        at: String,
+        line: Option<u64>,
+        limit: Option<u64>,
+    },
+    Write {
+        path: String,
+        at: String,
+        content: String,
+        /// Stands for what was there when people were shown the change; none if nothing was.
+        before: Option<String>,
+    },
+    Run(TerminalRun),
+    Terminal {
+        terminal: String,
+        verb: TerminalOperation,
+    },
+}
+
+/// A command for a terminal.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct TerminalRun {
+    /// Given by the session.
+    pub terminal: String,
+    pub program: String,
+    pub args: Vec<String>,
+    pub env: Vec<(String, String)>,
+    /// In the workspace.
+    pub cwd: String,
+    pub output_limit: u64,
+    /// The command line as people read it.
+    pub line: String,
+}
+
+impl TerminalRun {
+    /// A whole line in place of a program is one for a shell.
+    pub fn is_line(&self) -> bool {
+        self.args.is_empty() && self.program.contains(char::is_whitespace)
+    }
+}
+
+/// The assessment of a host call: refused, allowed without asking, or subject to a clearance.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum HostCallAssessment {
+    Refused(HostCallError),
+    Allowed(HostCallJob),
+    Ask(HostCallJob, Box<ClearanceRequest>, Box<RequestAssessment>),
+}
+
+/// Why something was not done.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct HostCallError {
+    pub code: FaultCode,
+    pub why: String,
+}
+
+impl HostCallError {
+    pub fn failed(why: impl Into<String>) -> Self {
+        Self { code: FaultCode::Failed, why: why.into() }
+    }
+
+    fn invalid(why: impl Into<String>) -> Self {
+        Self { code: FaultCode::InvalidField, why: why.into() }
+    }
+}
+
+impl From<FileError> for HostCallError {
+    fn from(error: FileError) -> Self {
+        let code = if matches!(error, FileError::Missing) { FaultCode::NotFound } else { FaultCode::Failed };
+        Self { code, why: error.to_string() }
+    }
+}
+
+/// The result of a host call that was performed.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum HostCallResult {
+    Read { text: String, bytes: u64, missing: bool },
+    Written { bytes: u64 },
+    Started { pid: i32 },
+    Output { text: String, truncated: bool },
+    Released,
+}
+
+/// Blocks for a few file system calls.
+pub fn assess(judge: &dyn RequestAssessor, about: &SessionSpec, errand: &HostCall) -> HostCallAssessment {
+    let looked = match &errand.operation {
+        HostCallRequest::Read { path, line, limit } => read(judge, about, errand, path, *line, *limit),
+        HostCallRequest::Write { path, content } => write(judge, about, errand, path, content),
+        HostCallRequest::Run(command) => run(judge, about, errand, command),
+        HostCallRequest::Terminal { terminal, verb } => {
+            Ok(HostCallAssessment::Allowed(HostCallJob::Terminal { terminal: terminal.clone(), verb: *verb }))
+        }
+    };
+    looked.unwrap_or_else(HostCallAssessment::Refused)
+}
+
+/// Where a path really leads, relative to the workspace.
+fn resolve_in_workspace(about: &SessionSpec, path: &str) -> Result<String, HostCallError> {
+    let subject = PolicyRequest {
+        workspace: about.workspace.clone(),
+        paths: vec![path.to_owned()],
+        ..PolicyRequest::default()
+    };
+    let resolved = policy::resolve(subject);
+    let real = resolved.places().first().and_then(|place| place.real.as_deref());
+    let real = real.ok_or_else(|| HostCallError::invalid(format!("cannot tell where {path:?} is")))?;
+    let below = real
+        .strip_prefix(resolved.workspace())
+        .map_err(|_| HostCallError::invalid(format!("{path:?} is outside of the workspace")))?;
+    let below =
+        below.to_str().ok_or_else(|| HostCallError::invalid(format!("{path:?} is not a readable name")))?;
+    Ok(below.to_owned())
+}
+
+fn ask(errand: &HostCall, tool: &str, title: String) -> ClearanceRequest {
+    ClearanceRequest {
+        request: errand.request.clone(),
+        title,
+        description: None,
+        diff: None,
+        file_path: None,
+        more_paths: Vec::new(),
+        tool: Some(tool.to_owned()),
+        command: None,
+        claims_risk: false,
+        claimed_risk: None,
+        options: Vec::new(),
+        params: errand.params.clone(),
+        line: errand.line.clone(),
+    }
+}
+
+fn read(
+    judge: &dyn RequestAssessor,
+    about: &SessionSpec,
+    errand: &HostCall,
+    path: &str,
+    line: Option<u64>,
+    limit: Option<u64>,
+) -> Result<HostCallAssessment, HostCallError> {
+    let job =
+        HostCallJob::Read { path: path.to_owned(), at: resolve_in_workspace(about, path)?, line, limit };
+    let ask =
+        ClearanceRequest { file_path: Some(path.to_owned()), ..ask(errand, "read", format!("Read {path}")) };
+    let assessed = judge.assess(about, &ask);
+    Ok(if reads_freely(&assessed) {
+        HostCallAssessment::Allowed(job)
+    } else {
+        HostCallAssessment::Ask(job, Box::new(ask), Box::new(assessed))
+    })
+}
+
+/// Is true if reading needs no clearance: the agent could read the file by itself anyway, unless a rule or
+/// the risk that we see says otherwise.
+fn reads_freely(assessed: &RequestAssessment) -> bool {
+    match &assessed.ruling {
+        Some(ruling) if ruling.outcome == Outcome::Allow => true,
+        Some(ruling) if ruling.outcome == Outcome::Deny || ruling.rule.is_some() => false,
+        _ => assessed.risk == Risk::Low,
+    }
+}
+
+fn write(
+    judge: &dyn RequestAssessor,
+    about: &SessionSpec,
+    errand: &HostCall,
+    path: &str,
+    content: &str,
+) -> Result<HostCallAssessment, HostCallError> {
+    if content.len() as u64 > MAX_FILE_BYTES {
+        return Err(FileError::TooLarge(MAX_FILE_BYTES).into());
+    }
+    let at = resolve_in_workspace(about, path)?;
+    let current = match Confined::open(&about.workspace)?.read(Path::new(&at), MAX_FILE_BYTES) {
+        Ok(current) => Some(current),
+        Err(FileError::Missing) => None,
+        Err(error) => return Err(error.into()),
+    };
+    let old = current.as_deref().map(std::str::from_utf8).transpose();
+    let (diff, description) = match old {
+        Ok(old) => (Some(diff::unified(path, old, content)).filter(|diff| !diff.is_empty()), None),
+        Err(_) => (None, Some("replaces a file that is not text".to_owned())),
+    };
+    let file_path = Some(path.to_owned());
+    let ask =
+        ClearanceRequest { description, diff, file_path, ..ask(errand, "edit", format!("Write {path}")) };
+    let assessed = judge.assess(about, &ask);
+    let before = current.map(|current| content_digest(&current));
+    let job = HostCallJob::Write { path: path.to_owned(), at, content: content.to_owned(), before };
+    Ok(HostCallAssessment::Ask(job, Box::new(ask), Box::new(assessed)))
+}
+
+fn run(
+    judge: &dyn RequestAssessor,
+    about: &SessionSpec,
+    errand: &HostCall,
+    command: &TerminalCommand,
+) -> Result<HostCallAssessment, HostCallError> {
+    let TerminalCommand { program, args, env, cwd, output_limit } = command.clone();
+    let nul = |text: &String| text.contains('\0');
+    if program.trim().is_empty() || nul(&program) || args.iter().any(nul) {
+        return Err(HostCallError::invalid("field `command` must be a command"));
+    }
+    for (name, value) in &env {
+        let plain = name.chars().all(|c| c.is_ascii_alphanumeric() || c == '_')
+            && !name.starts_with(|c: char| c.is_ascii_digit());
+        if name.is_empty() || !plain || nul(value) {
+            return Err(HostCallError::invalid(format!(
+                "{name:?} is no name of a variable, or has no value"
+            )));
+        }
+        if RESERVED_VARIABLE_PREFIXES.iter().any(|prefix| name.starts_with(prefix)) {
+            return Err(HostCallError::invalid(format!("the variable {name} is not for agents to set")));
+        }
+    }
+    let cwd = cwd.map_or_else(|| Ok(String::new()), |cwd| resolve_in_workspace(about, &cwd))?;
+    if !about.workspace.join(&cwd).is_dir() {
+        return Err(HostCallError::invalid(format!("{cwd:?} is not a directory")));
+    }
+    let output_limit = output_limit.unwrap_or(USUAL_OUTPUT).min(MAX_OUTPUT);
+    let mut run =
+        TerminalRun { terminal: String::new(), program, args, env, cwd, output_limit, line: String::new() };
+    run.line = line(&run);
+    let command = Some(run.line.clone());
+    let ask = ClearanceRequest { command, ..ask(errand, "execute", format!("Run {}", run.line)) };
+    let assessed = judge.assess(about, &ask);
+    Ok(HostCallAssessment::Ask(HostCallJob::Run(run), Box::new(ask), Box::new(assessed)))
+}
+
+/// Returns the command line as a shell would have to be given it, with its working directory and its
+/// environment, because both can change what the command does.
+fn line(run: &TerminalRun) -> String {
+    let quoted = |word: &str| quote_words(&[Cow::from("x"), Cow::from(word)])[2..].to_owned();
+    let mut words: Vec<Cow<'_, str>> = vec![Cow::from(run.program.as_str())];
+    words.extend(run.args.iter().map(|arg| Cow::from(arg.as_str())));
+    let set: Vec<String> = run.env.iter().map(|(name, value)| format!("{name}={}", quoted(value))).collect();
+    let mut line = match (run.is_line(), set.is_empty()) {
+        (true, true) => run.program.clone(),
+        (true, false) => format!("export {} && {}", set.join(" "), run.program),
+        (false, true) => quote_words(&words),
+        (false, false) => format!("{} {}", set.join(" "), quote_words(&words)),
+    };
+    if !run.cwd.is_empty() {
+        line = format!("{} && {line}", quote_words(&["cd".into(), run.cwd.as_str().into()]));
+    }
+    line
+}
+
+/// Reads or writes a file. Doing it again is harmless: who was killed before it was recorded does it once more.
+pub fn perform(workspace: &Path, job: &HostCallJob) -> Result<HostCallResult, HostCallError> {
+    let files = Confined::open(workspace)?;
+    match job {
+        HostCallJob::Read { at, line, limit, .. } => match files.read(Path::new(at), MAX_FILE_BYTES) {
+            Ok(content) => {
+                let text = String::from_utf8(content).map_err(|_| HostCallError::failed("it is not text"))?;
+                let bytes = text.len() as u64;
+                Ok(HostCallResult::Read { text: cut(text, *line, *limit), bytes, missing: false })
+            }
+            // Who reads all of a file may be about to make it: some agents cannot, if there is an error.
+            Err(FileError::Missing) if line.is_none() && limit.is_none() => {
+                Ok(HostCallResult::Read { text: String::new(), bytes: 0, missing: true })
+            }
+            Err(error) => Err(error.into()),
+        },
+        HostCallJob::Write { at, content, before, .. } => {
+            let current = match files.read(Path::new(at), MAX_FILE_BYTES) {
+                Ok(current) => Some(current),
+                Err(FileError::Missing) => None,
+                Err(error) => return Err(error.into()),
+            };
+            let done = current.as_deref() == Some(content.as_bytes());
+            if !done && current.map(|current| content_digest(&current)) != *before {
+                return Err(HostCallError::failed("the file has changed since it was shown"));
+            }
+            if !done {
+                files.write(Path::new(at), content.as_bytes())?;
+            }
+            Ok(HostCallResult::Written { bytes: content.len() as u64 })
+        }
+        HostCallJob::Run(_) | HostCallJob::Terminal { .. } => {
+            Err(HostCallError::failed("it is not about a file"))
+        }
+    }
+}
+
+/// These lines of it, counted from one.
+fn cut(text: String, line: Option<u64>, limit: Option<u64>) -> String {
+    if line.is_none() && limit.is_none() {
+        return text;
+    }
+    let number = |n: u64| usize::try_from(n).unwrap_or(usize::MAX);
+    let skipped = number(line.unwrap_or(1).saturating_sub(1));
+    text.split_inclusive('\n').skip(skipped).take(limit.map_or(usize::MAX, number)).collect()
+}
+
+fn content_digest(content: &[u8]) -> String {
+    hex(ring::digest::digest(&ring::digest::SHA256, content).as_ref())
+}

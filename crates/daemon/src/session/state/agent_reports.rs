@@ -1,0 +1,105 @@
+//! The agent's reports about itself, its settings, and its spending caps.
+
+use super::{CommandRefusal, EffectSink, LifeStage, OutboundKind, SessionState};
+use intercom_types::event::{AgentSetting, SpendCapped};
+use intercom_types::{AgentCommand, AgentInfo, ControlChange, Controls, Event, ProgressStep, agent};
+
+impl SessionState {
+    pub(super) fn controls(&mut self, controls: Controls) {
+        // In another mode the agent may ask: it is judged anew.
+        if controls.current_mode() != self.agent.told.controls.current_mode() {
+            self.requests.unenforced = None;
+        }
+        self.agent.told.controls = controls;
+    }
+
+    pub(super) fn title(&mut self, title: Option<String>) {
+        if title != self.agent.told.title {
+            self.agent.told.title = title;
+        }
+    }
+
+    /// A heartbeat that says nothing about them changes nothing.
+    pub(super) fn steps(&mut self, steps: Vec<ProgressStep>) {
+        if !steps.is_empty() && steps != self.agent.told.steps {
+            self.agent.told.steps = steps;
+        }
+    }
+
+    pub(super) fn cost(&mut self, micros: u64, currency: Option<&str>, out: &EffectSink<'_, '_>) {
+        self.agent.told.spent.add_cost(micros, currency, out.now());
+    }
+
+    pub(super) fn set(
+        &mut self,
+        set: ControlChange,
+        by: &str,
+        out: &mut EffectSink<'_, '_>,
+    ) -> Result<(), CommandRefusal> {
+        self.running()?;
+        if !self.spec.strict {
+            return Err(CommandRefusal::NothingToSet);
+        }
+        self.agent.sets += 1;
+        let number = self.agent.sets;
+        let (mode, model, option, value) = match set.clone() {
+            ControlChange::Mode(mode) => (Some(mode), None, None, None),
+            ControlChange::Model(model) => (None, Some(model), None, None),
+            ControlChange::Option { id, value } => (None, None, Some(id), Some(value)),
+        };
+        let by = by.to_owned();
+        out.record(Event::AgentSetting(AgentSetting { mode, model, option, value, by, set: number }));
+        self.send(AgentCommand::ChangeSetting { set, number }, OutboundKind::Other, out);
+        Ok(())
+    }
+
+    /// No act of a person's that would change anything.
+    pub(super) fn list(&mut self, out: &mut EffectSink<'_, '_>) -> Result<(), CommandRefusal> {
+        self.running()?;
+        if !self.agent.lists {
+            return Err(CommandRefusal::NothingToList);
+        }
+        self.send(AgentCommand::ListSessions, OutboundKind::Other, out);
+        Ok(())
+    }
+
+    /// Is true if another turn may begin. If not, that is reported once.
+    pub(super) fn may_spend(&mut self, out: &mut EffectSink<'_, '_>) -> bool {
+        let why = self.cap(out);
+        if let Some(why) = why.clone().filter(|_| self.agent.told.capped.is_none()) {
+            out.record(Event::SpendCapped(SpendCapped { why }));
+        }
+        if why != self.agent.told.capped {
+            self.agent.told.capped = why;
+        }
+        self.agent.told.capped.is_none()
+    }
+
+    fn cap(&self, out: &EffectSink<'_, '_>) -> Option<String> {
+        let (spent, caps) = (&self.agent.told.spent, &out.watch_policy().spend);
+        let currency = spent.currency.as_deref().unwrap_or("USD");
+        let today = spent.cost_on_day(agent::day(out.now())).saturating_add(out.cx.spent_elsewhere);
+        let over = |spent: u64, cap: Option<u64>, when: &str| {
+            let cap = cap.filter(|cap| spent >= *cap)?;
+            Some(format!("{} of {} {currency} are spent {when}", money(spent), money(cap)))
+        };
+        over(spent.cost_micros, caps.per_session, "in this session")
+            .or_else(|| over(today, caps.per_day, "today"))
+    }
+
+    /// A cap may have been raised, or a day be over.
+    pub(super) fn recheck_spend_cap(&mut self, out: &mut EffectSink<'_, '_>) {
+        if self.agent.told.capped.is_some() && self.life.stage == LifeStage::Running && self.may_spend(out) {
+            self.flush_prompts(out);
+        }
+    }
+
+    pub fn agent_info(&self) -> &AgentInfo {
+        &self.agent.told
+    }
+}
+
+/// Millionths as people write them.
+fn money(micros: u64) -> String {
+    format!("{}.{:02}", micros / 1_000_000, micros % 1_000_000 / 10_000)
+}

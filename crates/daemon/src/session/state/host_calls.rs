@@ -1,0 +1,467 @@
+//! Host calls of the agent, from the request to its answer.
+//!
+//! ```text
+//!  errand ──► refused                                               an error
+//!     │  └──► a clearance ──► denied, expired, withdrawn ─────────► an error
+//!     ▼            │ approved                                          ▲ it failed
+//!   doing ◄────────┘          Effect::Do ──► performed ──► done ──► recorded and answered
+//! ```
+//! What is being done is in the snapshot: a daemon that is killed in the middle leaves it to the next.
+
+use intercom_types::event::{
+    ClearanceUndelivered, FileRead, FileWritten, HostCallFailed, TerminalEnded, TerminalKilled,
+    TerminalOutput, TerminalReleased, TerminalStarted,
+};
+use serde::{Deserialize, Serialize};
+use serde_json::json;
+
+use super::{EffectSink, OutboundKind, SessionState, StepEffect};
+use crate::session::host_call::{
+    HostCallAssessment, HostCallError, HostCallJob, HostCallResult, TerminalRun,
+};
+use intercom_types::{
+    AgentCommand, ClearanceId, Delivery, Event, Exit, FaultCode, HostCall, HostCallReply, Json, RequestFault,
+    RequestId, TerminalOperation, Verdict,
+};
+
+/// At the limit we stop reading from the agent: some must be done first. They are, without anybody.
+const MAX_DOING: usize = 64;
+/// Beyond it, a request is refused.
+const MAX_TERMINALS: usize = 32;
+/// Requests that wait for one terminal; beyond it, they are refused.
+const MAX_WAITING: usize = 4;
+/// The most bytes of pending writes that wait for people; beyond it, a request is refused. They are part of
+/// every snapshot.
+const MAX_HELD_BYTES: usize = 32 << 20;
+
+#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub(super) struct HostCalls {
+    open: Vec<OpenHostCall>,
+    terminals: Vec<AgentTerminal>,
+    /// Terminals so far.
+    counted: u64,
+}
+
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+struct OpenHostCall {
+    request: RequestId,
+    method: String,
+    job: HostCallJob,
+    clearance: Option<ClearanceId>,
+    /// Nobody has to be asked, or not any more.
+    doing: bool,
+}
+
+impl OpenHostCall {
+    fn waits_for(&self, terminal: &str) -> bool {
+        matches!(&self.job, HostCallJob::Terminal { terminal: on, verb } if on == terminal && *verb != TerminalOperation::Output)
+    }
+}
+
+/// One that was started, or is about to be.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct AgentTerminal {
+    pub id: String,
+    pub output_limit: u64,
+    pub started: bool,
+    pub ended: Option<Exit>,
+}
+
+impl HostCalls {
+    fn holds(&self, request: &RequestId) -> bool {
+        self.open.iter().any(|open| open.request == *request)
+    }
+
+    /// Is true while this host call is being performed; the others are known by their clearance.
+    pub(super) fn does(&self, request: &RequestId) -> bool {
+        self.open.iter().any(|open| open.request == *request && open.doing)
+    }
+
+    fn take(&mut self, request: &RequestId) -> Option<OpenHostCall> {
+        let at = self.open.iter().position(|open| open.request == *request)?;
+        Some(self.open.remove(at))
+    }
+
+    /// Counts the running calls that end by themselves; the agent decides how long a command in a terminal
+    /// takes.
+    fn doing(&self) -> usize {
+        let quick = |open: &&OpenHostCall| {
+            open.doing
+                && !matches!(&open.job, HostCallJob::Terminal { verb, .. } if *verb != TerminalOperation::Output)
+        };
+        self.open.iter().filter(quick).count()
+    }
+
+    fn held_bytes(&self) -> usize {
+        let held = |open: &OpenHostCall| match &open.job {
+            HostCallJob::Write { content, .. } => content.len(),
+            _ => 0,
+        };
+        self.open.iter().map(held).sum()
+    }
+
+    fn terminal(&self, id: &str) -> Option<&AgentTerminal> {
+        self.terminals.iter().find(|terminal| terminal.id == id && terminal.started)
+    }
+
+    fn forget_terminal(&mut self, job: &HostCallJob) {
+        if let HostCallJob::Run(run) = job {
+            self.terminals.retain(|terminal| terminal.id != run.terminal);
+        }
+    }
+}
+
+impl SessionState {
+    pub(super) fn request_host_call(
+        &mut self,
+        errand: HostCall,
+        looked: HostCallAssessment,
+        out: &mut EffectSink<'_, '_>,
+    ) {
+        self.heard_from(out);
+        let HostCall { request, method, params, line, operation: _ } = errand;
+        if self.is_open(&request) || self.errands.holds(&request) {
+            return self.duplicate(request, line, &method, out);
+        }
+        let looked = match looked {
+            HostCallAssessment::Allowed(job) => self.admit(job).map(|job| (job, None)),
+            HostCallAssessment::Ask(job, ask, assessed) => {
+                self.admit(job).map(|job| (job, Some((ask, assessed))))
+            }
+            HostCallAssessment::Refused(trouble) => Err(trouble),
+        };
+        let (job, ask) = match looked {
+            Ok(admitted) => admitted,
+            Err(trouble) => {
+                let about = Json::of(&CallParams { params: &params });
+                return self.fail_host_call(request, method, None, &trouble, about, out);
+            }
+        };
+        let doing = ask.is_none();
+        self.errands.open.push(OpenHostCall {
+            request: request.clone(),
+            method,
+            job,
+            clearance: None,
+            doing,
+        });
+        match ask {
+            Some((ask, assessed)) => self.open_clearance(*ask, *assessed, out),
+            None => self.begin_host_call(&request, out),
+        }
+    }
+
+    /// Admits a host call if there is room for it.
+    fn admit(&mut self, mut job: HostCallJob) -> Result<HostCallJob, HostCallError> {
+        match &mut job {
+            HostCallJob::Write { content, .. }
+                if self.errands.held_bytes() + content.len() > MAX_HELD_BYTES =>
+            {
+                return Err(HostCallError::failed("too much is waiting to be written"));
+            }
+            HostCallJob::Read { .. } | HostCallJob::Write { .. } => {}
+            HostCallJob::Run(run) => {
+                if self.errands.terminals.len() >= MAX_TERMINALS {
+                    return Err(HostCallError::failed(format!(
+                        "there are {MAX_TERMINALS} terminals already"
+                    )));
+                }
+                self.errands.counted += 1;
+                run.terminal = format!("term-{}", self.errands.counted);
+                let (id, output_limit) = (run.terminal.clone(), run.output_limit);
+                self.errands.terminals.push(AgentTerminal { id, output_limit, started: false, ended: None });
+            }
+            HostCallJob::Terminal { terminal, .. } => {
+                if self.errands.terminal(terminal).is_none() {
+                    let why = format!("there is no terminal {terminal:?}");
+                    return Err(HostCallError { code: FaultCode::NotFound, why });
+                }
+                let waiting = self.errands.open.iter().filter(|open| open.waits_for(terminal)).count();
+                if waiting >= MAX_WAITING {
+                    return Err(HostCallError::failed("too many requests wait for this terminal"));
+                }
+            }
+        }
+        Ok(job)
+    }
+
+    /// Nobody has to be asked any more.
+    fn begin_host_call(&mut self, request: &RequestId, out: &mut EffectSink<'_, '_>) {
+        let Some(open) = self.errands.open.iter_mut().find(|open| open.request == *request) else { return };
+        open.doing = true;
+        let HostCallJob::Terminal { terminal, verb } = &open.job else {
+            let job = open.job.clone();
+            return out.effects.push(StepEffect::Do { request: request.clone(), job });
+        };
+        let (terminal, verb) = (terminal.clone(), *verb);
+        match (verb, self.errands.terminal(&terminal).and_then(|terminal| terminal.ended.clone())) {
+            (TerminalOperation::Wait | TerminalOperation::Kill, Some(exit)) => {
+                self.answer_terminal_wait(request, &terminal, verb, exit, out)
+            }
+            (TerminalOperation::Wait, None) => {}
+            // What is released is ended first.
+            (TerminalOperation::Release, None) => order(request, terminal, TerminalOperation::Kill, out),
+            _ => order(request, terminal, verb, out),
+        }
+    }
+
+    /// Answers a request that waited for the end of a terminal's command.
+    fn answer_terminal_wait(
+        &mut self,
+        request: &RequestId,
+        terminal: &str,
+        verb: TerminalOperation,
+        exit: Exit,
+        out: &mut EffectSink<'_, '_>,
+    ) {
+        let Some(open) = self.errands.take(request) else { return };
+        if verb == TerminalOperation::Kill {
+            out.record(Event::TerminalKilled(TerminalKilled { terminal: terminal.to_owned() }));
+            self.reply(open, HostCallReply::Killed, out);
+        } else {
+            self.reply(open, HostCallReply::Exited(exit), out);
+        }
+    }
+
+    fn reply(&mut self, open: OpenHostCall, reply: HostCallReply, out: &mut EffectSink<'_, '_>) {
+        let carries = open.clearance.map_or(OutboundKind::Other, OutboundKind::Clearance);
+        self.send(AgentCommand::Reply { request: open.request, reply }, carries, out);
+    }
+
+    /// Told to the agent and to people.
+    fn fail_host_call(
+        &mut self,
+        request: RequestId,
+        method: String,
+        clearance: Option<ClearanceId>,
+        trouble: &HostCallError,
+        about: Json,
+        out: &mut EffectSink<'_, '_>,
+    ) {
+        let HostCallError { code, why } = trouble;
+        out.record(Event::HostCallFailed(HostCallFailed {
+            request: request.clone(),
+            method,
+            clearance,
+            reason: why.clone(),
+            about: Some(about),
+        }));
+        let fault = RequestFault { request, code: *code, message: why.clone() };
+        self.send(
+            AgentCommand::Fault(fault),
+            clearance.map_or(OutboundKind::Other, OutboundKind::Clearance),
+            out,
+        );
+    }
+
+    /// A clearance was decided. Whether it was for an errand.
+    pub(super) fn host_call_decided(
+        &mut self,
+        id: ClearanceId,
+        request: &RequestId,
+        verdict: Verdict,
+        reason: Option<&str>,
+        out: &mut EffectSink<'_, '_>,
+    ) -> bool {
+        let Some(open) = self.errands.open.iter_mut().find(|open| open.request == *request && !open.doing)
+        else {
+            return false;
+        };
+        open.clearance = Some(id);
+        if verdict == Verdict::Approve {
+            self.begin_host_call(request, out);
+        } else {
+            self.forget_host_call(request);
+            let message = reason.map_or_else(|| "denied".to_owned(), |reason| format!("denied: {reason}"));
+            let fault = RequestFault { request: request.clone(), code: FaultCode::Failed, message };
+            self.send(AgentCommand::Fault(fault), OutboundKind::Clearance(id), out);
+        }
+        true
+    }
+
+    /// It will not be done. Whether there was one.
+    pub(super) fn forget_host_call(&mut self, request: &RequestId) -> bool {
+        let Some(open) = self.errands.take(request) else { return false };
+        self.errands.forget_terminal(&open.job);
+        true
+    }
+
+    /// Is true while the host call waits for the decision of people.
+    pub(super) fn host_call_awaits_decision(&self, request: &RequestId) -> bool {
+        self.errands.holds(request) && !self.errands.does(request)
+    }
+
+    /// The agent takes back what is being done: only waiting can be ended. Whether there was such a thing.
+    pub(super) fn withdraw_host_call(&mut self, request: &RequestId, out: &mut EffectSink<'_, '_>) -> bool {
+        let Some(open) = self.errands.open.iter().find(|open| open.request == *request && open.doing) else {
+            return false;
+        };
+        if matches!(open.job, HostCallJob::Terminal { verb: TerminalOperation::Wait, .. }) {
+            self.errands.take(request);
+            let (request, message) = (request.clone(), "taken back".to_owned());
+            let fault = RequestFault { request, code: FaultCode::Cancelled, message };
+            self.send(AgentCommand::Fault(fault), OutboundKind::Other, out);
+        }
+        true
+    }
+
+    /// Takes in the result of a host call.
+    pub(super) fn host_call_done(
+        &mut self,
+        request: &RequestId,
+        result: Result<HostCallResult, HostCallError>,
+        out: &mut EffectSink<'_, '_>,
+    ) {
+        // Without one, its agent has gone.
+        let Some(open) = self.errands.take(request) else { return };
+        let deed = match result {
+            Ok(deed) => deed,
+            Err(trouble) => {
+                self.errands.forget_terminal(&open.job);
+                let about = open.about();
+                return self.fail_host_call(open.request, open.method, open.clearance, &trouble, about, out);
+            }
+        };
+        let (request, clearance) = (open.request.clone(), open.clearance);
+        let (event, reply) = match (open.job.clone(), deed) {
+            (HostCallJob::Read { path, at, line, limit }, HostCallResult::Read { text, bytes, missing }) => {
+                let event = FileRead { path, at, request, clearance, bytes, missing, line, limit };
+                (Event::FileRead(event), HostCallReply::Content(text))
+            }
+            (HostCallJob::Write { path, at, before, .. }, HostCallResult::Written { bytes }) => {
+                let event = FileWritten { path, at, request, clearance, bytes, created: before.is_none() };
+                (Event::FileWritten(event), HostCallReply::Written)
+            }
+            (HostCallJob::Run(run), HostCallResult::Started { pid }) => {
+                for terminal in self.errands.terminals.iter_mut().filter(|t| t.id == run.terminal) {
+                    terminal.started = true;
+                }
+                let reply = HostCallReply::Started { terminal: run.terminal.clone() };
+                let TerminalRun { terminal, line: command, cwd, .. } = run;
+                let event = TerminalStarted { terminal, command, cwd, request, clearance, pid };
+                (Event::TerminalStarted(event), reply)
+            }
+            (HostCallJob::Terminal { terminal, .. }, HostCallResult::Output { text, truncated }) => {
+                let exit = self.errands.terminal(&terminal).and_then(|terminal| terminal.ended.clone());
+                let event = TerminalOutput { terminal, request, clearance, bytes: text.len(), truncated };
+                (Event::TerminalOutput(event), HostCallReply::Output { text, truncated, exit })
+            }
+            (HostCallJob::Terminal { terminal, .. }, HostCallResult::Released) => {
+                self.errands.terminals.retain(|known| known.id != terminal);
+                let event = TerminalReleased { terminal, request, clearance };
+                (Event::TerminalReleased(event), HostCallReply::Released)
+            }
+            // Never asked for.
+            _ => return,
+        };
+        out.record(event);
+        self.reply(open, reply, out);
+    }
+
+    /// The command of a terminal has ended, for whatever reason.
+    pub(super) fn terminal_ended(
+        &mut self,
+        id: &str,
+        exit: &Exit,
+        why: Option<&str>,
+        out: &mut EffectSink<'_, '_>,
+    ) {
+        let Some(terminal) = self.errands.terminals.iter_mut().find(|terminal| terminal.id == id) else {
+            return;
+        };
+        if terminal.ended.is_none() {
+            terminal.ended = Some(exit.clone());
+            out.record(Event::TerminalEnded(TerminalEnded {
+                terminal: id.to_owned(),
+                code: exit.code,
+                signal: exit.signal,
+                reason: why.map(str::to_owned),
+            }));
+        }
+        let waiting: Vec<(RequestId, TerminalOperation)> = self
+            .errands
+            .open
+            .iter()
+            .filter(|open| open.waits_for(id))
+            .filter_map(|open| match open.job {
+                HostCallJob::Terminal { verb, .. } => Some((open.request.clone(), verb)),
+                _ => None,
+            })
+            .collect();
+        for (request, verb) in waiting {
+            match verb {
+                TerminalOperation::Release => order(&request, id.to_owned(), verb, out),
+                _ => self.answer_terminal_wait(&request, id, verb, exit.clone(), out),
+            }
+        }
+    }
+
+    /// The agent has gone: nobody is there to be answered.
+    pub(super) fn drop_host_calls(&mut self, out: &mut EffectSink<'_, '_>) {
+        for open in std::mem::take(&mut *self.errands).open {
+            let Some(clearance) = open.clearance else { continue };
+            let cause = Delivery::STREAM_CLOSED.to_owned();
+            out.record(Event::ClearanceUndelivered(ClearanceUndelivered { clearance, cause }));
+        }
+    }
+
+    /// Is true while there is room for another host call.
+    pub(super) fn has_host_call_capacity(&self) -> bool {
+        self.errands.doing() < MAX_DOING
+    }
+
+    /// Returns the host calls that were to be performed when the last daemon ended.
+    pub fn unfinished_host_calls(&self) -> Vec<(RequestId, HostCallJob)> {
+        let doing = self.errands.open.iter().filter(|open| open.doing);
+        let due = doing.filter_map(|open| {
+            let job = match &open.job {
+                HostCallJob::Terminal { verb: TerminalOperation::Wait, .. } => return None,
+                HostCallJob::Terminal { terminal, verb: TerminalOperation::Release }
+                    if self.errands.terminal(terminal).is_some_and(|terminal| terminal.ended.is_none()) =>
+                {
+                    HostCallJob::Terminal { terminal: terminal.clone(), verb: TerminalOperation::Kill }
+                }
+                job => job.clone(),
+            };
+            Some((open.request.clone(), job))
+        });
+        due.collect()
+    }
+
+    /// Those that were started.
+    pub fn terminals(&self) -> impl Iterator<Item = &AgentTerminal> {
+        self.errands.terminals.iter().filter(|terminal| terminal.started)
+    }
+
+    /// Returns the clearance that allowed this host call.
+    pub fn cleared(&self, request: &RequestId) -> Option<ClearanceId> {
+        self.errands.open.iter().find(|open| open.request == *request)?.clearance
+    }
+
+    /// The message that answers what this clearance was for, if it is on its way.
+    pub fn answer_to(&self, clearance: ClearanceId) -> Option<u64> {
+        let is = |carries: &OutboundKind| matches!(carries, OutboundKind::Clearance(id) if *id == clearance);
+        self.outbox.in_flight.iter().find(|(_, carries)| is(carries)).map(|(n, _)| *n)
+    }
+}
+
+fn order(request: &RequestId, terminal: String, verb: TerminalOperation, out: &mut EffectSink<'_, '_>) {
+    let job = HostCallJob::Terminal { terminal, verb };
+    out.effects.push(StepEffect::Do { request: request.clone(), job });
+}
+
+#[derive(Serialize)]
+struct CallParams<'a> {
+    params: &'a Json,
+}
+
+impl OpenHostCall {
+    /// Returns the subject of the call, in short.
+    fn about(&self) -> Json {
+        Json::of(&match &self.job {
+            HostCallJob::Read { path, .. } | HostCallJob::Write { path, .. } => json!({ "path": path }),
+            HostCallJob::Run(run) => json!({ "command": run.line }),
+            HostCallJob::Terminal { terminal, .. } => json!({ "terminal": terminal }),
+        })
+    }
+}

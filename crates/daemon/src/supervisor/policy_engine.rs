@@ -1,0 +1,304 @@
+//! The assessment of a request before it is recorded: the risk we see, the rules' ruling, the terms of its
+//! decision.
+
+use std::collections::HashMap;
+use std::sync::{Arc, Mutex, PoisonError, RwLock};
+
+use tokio::sync::watch;
+
+use super::watch_policies::WatchPolicies;
+use crate::config::Config;
+use crate::session::{RequestAssessment, RequestAssessor, SessionSpec, WatchPolicy};
+use intercom_policy::{self as policy, PolicyRequest, ResolvedRequest, Rule, Rules};
+use intercom_types::{
+    Clearance, ClearanceRequest, Grant, GrantId, Outcome, Preset, Risk, Ruling, SessionId, Time, Verdict, hex,
+};
+
+/// The configuration and rules in force now. Cloneable; clones share them, so that a reload reaches every
+/// session.
+#[derive(Debug, Clone)]
+pub(super) struct PolicyEngine {
+    force: Arc<RwLock<Arc<ActivePolicy>>>,
+    /// The number of changes to them. Sessions assess their pending clearances again when it rises.
+    version: Arc<watch::Sender<u64>>,
+    /// The spending of each session on its last day with any, in millionths. Locked only for the moment of a
+    /// sum.
+    spent: Arc<Mutex<HashMap<SessionId, (i64, u64)>>>,
+}
+
+/// Exchanged as a whole: a request is judged by one version of it.
+#[derive(Debug, Clone)]
+pub struct ActivePolicy {
+    pub config: Arc<Config>,
+    rules: Rules,
+    pub loaded_at: Time,
+    grants: Vec<(Grant, Rules)>,
+    vigils: WatchPolicies,
+}
+
+impl ActivePolicy {
+    /// The rules were checked when the configuration was read. `seen` tells since when each of those with `for` is there.
+    fn new(config: Arc<Config>, seen: &HashMap<String, Time>, grants: Vec<(Grant, Rules)>) -> Self {
+        let loaded_at = Time::now();
+        let first_seen = |rule: &Rule| match rule.lasts {
+            Some(_) => seen.get(&rule.content()).copied().unwrap_or(loaded_at),
+            None => loaded_at,
+        };
+        let rules = Rules::compile(config.rules.clone(), first_seen).unwrap_or_else(|error| {
+            tracing::error!(%error, "rules that cannot be used: people are asked about everything");
+            Rules::default()
+        });
+        let vigils = WatchPolicies::new(&config);
+        Self { config, rules, loaded_at, grants, vigils }
+    }
+
+    /// Returns the terms on which a request of this risk is decided. The clock never approves a request that
+    /// takes several people, the machine itself, or somebody in particular.
+    fn terms(&self, risk: Risk, ruling: Ruling) -> RequestAssessment {
+        let settings = &self.config.clearances;
+        let needed = settings.needed(risk);
+        let guarded = needed > 1 || settings.is_local_only(risk) || !ruling.whom.is_empty();
+        let verdict = if guarded { Verdict::Deny } else { settings.on_expiry.verdict() };
+        let limit = settings.limit(risk).map(|limit| (limit, verdict));
+        RequestAssessment { ruling: Some(ruling), needed, limit, ..RequestAssessment::default() }
+    }
+
+    /// The same with other rules, to see what they would do.
+    #[must_use]
+    pub fn with_rules(&self, rules: Rules) -> Self {
+        Self { rules, ..self.clone() }
+    }
+
+    /// Returns the digest of the rules as they are written, so that the audit shows whether they were
+    /// changed.
+    pub fn digest(&self) -> String {
+        let text = serde_json::to_string(&self.config.rules).expect("rules have string keys only");
+        hex(ring::digest::digest(&ring::digest::SHA256, text.as_bytes()).as_ref())
+    }
+
+    /// The text of a nudge for an agent of this profile.
+    pub fn nudge_text(&self, agent: Option<&str>) -> String {
+        self.vigils.of(agent).nudge_text.clone()
+    }
+
+    pub fn rules(&self) -> &Rules {
+        &self.rules
+    }
+
+    /// Rules on a request: the preset's prohibitions stand, and the rules decide the rest.
+    pub fn rule_under(
+        &self,
+        preset: Preset,
+        request: &ResolvedRequest,
+        assessment: &policy::RiskAssessment,
+        now: Time,
+    ) -> Ruling {
+        let forbidden = policy::forbids(preset, request, assessment);
+        forbidden.map_or_else(|| self.rule(request, assessment, now), |why| forbidden_by(preset, why))
+    }
+
+    fn by_rules(&self, request: &ResolvedRequest, assessment: &policy::RiskAssessment, now: Time) -> Ruling {
+        ruling(policy::decide(&self.rules, request, assessment, now))
+    }
+
+    /// The operators' own rules first; what they leave to people, a grant may allow.
+    pub fn rule(&self, request: &ResolvedRequest, assessment: &policy::RiskAssessment, now: Time) -> Ruling {
+        let ruling = self.by_rules(request, assessment, now);
+        if ruling.outcome != Outcome::Ask {
+            return ruling;
+        }
+        // What takes several people, or the machine itself, takes them every time.
+        let settings = &self.config.clearances;
+        if settings.needed(assessment.risk) > 1 || settings.is_local_only(assessment.risk) {
+            return ruling;
+        }
+        // Whom a rule wants asked may have answered for good; nobody else may for them.
+        let may = |grant: &Grant| ruling.whom.is_empty() || ruling.whom.contains(&grant.created_by);
+        let valid = self.grants.iter().filter(|(grant, _)| grant.is_valid(now) && may(grant));
+        let granted = valid.into_iter().find(|(_, rules)| {
+            policy::decide(rules, request, assessment, now).outcome == policy::PolicyOutcome::Allow
+        });
+        match granted {
+            None => ruling,
+            Some((grant, _)) => Ruling {
+                outcome: Outcome::Allow,
+                rule: Some(grant.id.to_string()),
+                why: format!("allowed always by {} ({})", grant.created_by, grant.id),
+                whom: Vec::new(),
+            },
+        }
+    }
+}
+
+fn forbidden_by(preset: Preset, why: String) -> Ruling {
+    Ruling { outcome: Outcome::Deny, rule: Some(preset.rule()), why, whom: Vec::new() }
+}
+
+/// Returns the preset's ruling on a request, which no rule would have changed.
+pub fn ruled_by_preset(clearance: &Clearance) -> Option<Ruling> {
+    let by = |ruling: &&Ruling| {
+        let rule = ruling.rule.as_deref();
+        ruling.outcome == Outcome::Deny && Preset::ALL.iter().any(|preset| rule == Some(&preset.rule()))
+    };
+    clearance.ruling.as_ref().filter(by).cloned()
+}
+
+/// In the words of the ledger.
+fn ruling(found: policy::PolicyRuling) -> Ruling {
+    let policy::PolicyRuling { outcome, rule, why } = found;
+    let (outcome, whom) = match outcome {
+        policy::PolicyOutcome::Allow => (Outcome::Allow, Vec::new()),
+        policy::PolicyOutcome::Deny { .. } => (Outcome::Deny, Vec::new()),
+        policy::PolicyOutcome::Ask { whom } => (Outcome::Ask, whom),
+    };
+    Ruling { outcome, rule: rule.map(|(_, name)| name), why, whom }
+}
+
+/// Returns the subject that policy looks at, for a request that is being made.
+fn subject_of_request(about: &SessionSpec, ask: &ClearanceRequest) -> PolicyRequest {
+    PolicyRequest {
+        agent: about.agent.clone(),
+        workspace: about.workspace.clone(),
+        tool: tool(ask.tool.as_deref(), ask.command.is_some(), ask.diff.is_some() || ask.file_path.is_some()),
+        title: ask.title.clone(),
+        paths: ask.file_path.iter().chain(&ask.more_paths).cloned().collect(),
+        command: ask.command.clone(),
+        diff: ask.diff.clone(),
+        claimed: ask.claims_risk.then(|| Risk::of_claim(ask.claimed_risk.as_deref())),
+    }
+}
+
+/// The same of one in the ledger.
+pub fn of_clearance(agent: Option<String>, workspace: std::path::PathBuf, c: &Clearance) -> PolicyRequest {
+    PolicyRequest {
+        agent,
+        workspace,
+        tool: tool(c.tool.as_deref(), c.command.is_some(), c.diff.is_some() || c.file_path.is_some()),
+        title: c.title.clone(),
+        paths: c.file_path.iter().chain(&c.more_paths).cloned().collect(),
+        command: c.command.clone(),
+        diff: c.diff.clone(),
+        // Of those that never claim, all that is known is in what we saw.
+        claimed: (c.claimed_risk.is_some() || c.risk.level() > c.computed_risk.level())
+            .then(|| Risk::of_claim(c.claimed_risk.as_deref())),
+    }
+}
+
+/// Returns the tool that the agent named, or else the one that fits: `execute` for a command, `edit` for a
+/// path or a diff.
+fn tool(said: Option<&str>, runs: bool, edits: bool) -> Option<String> {
+    let seen = if runs { Some("execute") } else { edits.then_some("edit") };
+    said.or(seen).map(str::to_owned)
+}
+
+impl PolicyEngine {
+    pub(super) fn new(config: Arc<Config>) -> Self {
+        Self {
+            force: Arc::new(RwLock::new(Arc::new(ActivePolicy::new(config, &HashMap::new(), Vec::new())))),
+            version: Arc::new(watch::Sender::new(0)),
+            spent: Arc::default(),
+        }
+    }
+
+    pub(super) fn config(&self) -> Arc<Config> {
+        Arc::clone(&self.in_force().config)
+    }
+
+    pub(super) fn in_force(&self) -> Arc<ActivePolicy> {
+        Arc::clone(&self.force.read().unwrap_or_else(PoisonError::into_inner))
+    }
+
+    /// Puts another policy in force, and tells every session.
+    fn change(&self, next: impl FnOnce(&ActivePolicy) -> ActivePolicy) {
+        {
+            let mut current = self.force.write().unwrap_or_else(PoisonError::into_inner);
+            *current = Arc::new(next(&current));
+        }
+        // After the exchange: whoever hears of it finds the new one.
+        self.version.send_modify(|version| *version += 1);
+    }
+
+    pub(super) fn reload(&self, config: Arc<Config>, seen: &HashMap<String, Time>) {
+        self.change(|current| ActivePolicy::new(config, seen, current.grants.clone()));
+    }
+
+    pub(super) fn revoke(&self, id: GrantId) {
+        self.change(|current| {
+            let mut without = current.clone();
+            without.grants.retain(|(grant, _)| grant.id != id);
+            without
+        });
+    }
+
+    /// One that cannot be read any more allows nothing.
+    pub(super) fn grant(&self, grants: Vec<Grant>) {
+        let compiled = grants.into_iter().filter_map(|grant| {
+            let rule: Option<Rule> = serde_json::from_str(grant.rule.as_str()).ok();
+            let rules = rule.and_then(|rule| Rules::compile(vec![rule], |_| grant.created_at).ok());
+            if rules.is_none() {
+                tracing::error!(grant = %grant.id, "a grant cannot be read and allows nothing");
+            }
+            Some((grant, rules?))
+        });
+        let compiled: Vec<_> = compiled.collect();
+        self.change(|current| ActivePolicy { grants: compiled, ..current.clone() });
+    }
+}
+
+impl RequestAssessor for PolicyEngine {
+    fn record_spend(&self, session: SessionId, day: i64, micros: u64) -> u64 {
+        let mut spent = self.spent.lock().unwrap_or_else(PoisonError::into_inner);
+        spent.retain(|_, (on, _)| *on == day);
+        if micros > 0 {
+            spent.insert(session, (day, micros));
+        }
+        let others = spent.iter().filter(|(id, _)| **id != session).map(|(_, (_, micros))| *micros);
+        others.fold(0, u64::saturating_add)
+    }
+
+    fn watch_policy(&self, about: &SessionSpec) -> Arc<WatchPolicy> {
+        self.in_force().vigils.of(about.agent.as_deref())
+    }
+
+    fn assess(&self, about: &SessionSpec, ask: &ClearanceRequest) -> RequestAssessment {
+        let now = self.in_force();
+        let request = policy::resolve(subject_of_request(about, ask));
+        let assessment = policy::assess(&request);
+        let ruling = now.rule_under(about.preset, &request, &assessment, Time::now());
+        let forbidden_by = policy::forbidden_by(&request, &assessment);
+        let policy::RiskAssessment { risk, computed, reasons: why } = assessment;
+        RequestAssessment { risk, computed, why, forbidden_by, ..now.terms(risk, ruling) }
+    }
+
+    fn policy(&self) -> watch::Receiver<u64> {
+        self.version.subscribe()
+    }
+
+    fn rule_pending(&self, about: &SessionSpec, clearance: &Clearance) -> Ruling {
+        let force = self.in_force();
+        let request = policy::resolve(of_clearance(about.agent.clone(), about.workspace.clone(), clearance));
+        let mut assessment = policy::assess(&request);
+        // People were shown this risk, and nothing is allowed that was riskier when it was asked.
+        assessment.risk = assessment.risk.max(clearance.risk.level());
+        let now = Time::now();
+        if clearance.needed > 1 && policy::forbids(about.preset, &request, &assessment).is_none() {
+            return force.by_rules(&request, &assessment, now); // it takes several people, whatever one of them granted
+        }
+        force.rule_under(about.preset, &request, &assessment, now)
+    }
+
+    fn unassessed(&self, about: &SessionSpec) -> RequestAssessment {
+        let why = "it could not be looked at in time".to_owned();
+        let ruling = match about.preset {
+            Preset::Full => Ruling { outcome: Outcome::Ask, rule: None, why: why.clone(), whom: Vec::new() },
+            preset => forbidden_by(preset, format!("{} denies it: {why}", preset.rule())),
+        };
+        RequestAssessment {
+            risk: Risk::Critical,
+            computed: Risk::Critical,
+            why: vec![why],
+            forbidden_by: Preset::ALL.into_iter().filter(|preset| *preset != Preset::Full).collect(),
+            ..self.in_force().terms(Risk::Critical, ruling)
+        }
+    }
+}

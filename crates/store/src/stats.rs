@@ -1,0 +1,247 @@
+//! The data of the charts: how long requests waited, and how many events there were when.
+//!
+//! Events are counted when they are written and when their session is removed, in the same transaction, so that no chart has to
+//! look at the log. A database of an earlier version is counted after the start, newest events first, a piece at a time; the
+//! part that is not counted yet is looked at in the log.
+
+#[cfg(test)]
+mod tests;
+
+use std::time::Duration;
+
+use rusqlite::{Connection, OptionalExtension, params};
+
+use super::read::rows;
+use super::{Store, StoreError};
+use intercom_types::{NewEvent, SessionId, Time};
+
+/// The length of the stretches in which events are counted. Longer stretches must be a multiple of it.
+pub const COUNTED_STRETCH_MILLIS: i64 = 75_000;
+/// The key of all sessions together.
+const ALL_SESSIONS: i64 = 0;
+/// Requests that are looked at; with more, the newest.
+const MAX_WAITS: i64 = 50_000;
+/// Events of an old database that one transaction counts, so that nobody waits long for the writer.
+const PIECE: i64 = 10_000;
+/// The rest for others between two pieces.
+const PAUSE: Duration = Duration::from_millis(10);
+/// The pause after a piece that failed.
+const RETRY: Duration = Duration::from_secs(10);
+const COUNTED_FROM: &str = "SELECT value FROM meta WHERE key = 'events_counted_from'";
+
+/// A clearance or a question: how long its agent waited.
+#[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]
+pub struct RequestWait {
+    /// The session, by a number that is its own.
+    pub session: i64,
+    pub from: Time,
+    /// `None` while it waits.
+    pub to: Option<Time>,
+    /// True for a clearance that a person decided, rather than a rule or the clock.
+    pub decided: bool,
+}
+
+impl Store {
+    /// The requests that an agent waited for at any time since then. Requests that a rule decided at once are left out.
+    pub async fn waits(
+        &self,
+        since: Time,
+        session: Option<SessionId>,
+    ) -> Result<Vec<RequestWait>, StoreError> {
+        self.read(move |connection| {
+            let (only, key) = match session {
+                None => ("", None),
+                Some(id) => match session_key(connection, id)? {
+                    None => return Ok(Vec::new()),
+                    key => (" AND session = ?3", key),
+                },
+            };
+            let sql = waits_sql(only);
+            let make = |row: &rusqlite::Row<'_>| {
+                Ok(RequestWait {
+                    session: row.get(0)?,
+                    from: Time::from_millis(row.get(1)?),
+                    to: row.get::<_, Option<i64>>(2)?.map(Time::from_millis),
+                    decided: row.get(3)?,
+                })
+            };
+            match key {
+                None => rows(connection, &sql, params![since.millis(), MAX_WAITS], make),
+                Some(key) => rows(connection, &sql, params![since.millis(), MAX_WAITS, key], make),
+            }
+        })
+        .await
+    }
+
+    /// The number of events in each stretch of time since then: `(stretch, count)`. `since` is the beginning of a stretch, whose
+    /// length is a multiple of [`COUNTED_STRETCH_MILLIS`].
+    pub async fn event_counts(
+        &self,
+        since: Time,
+        stretch_millis: i64,
+        session: Option<SessionId>,
+    ) -> Result<Vec<(i64, i64)>, StoreError> {
+        self.read(move |connection| {
+            // One snapshot: between two, a piece could move from the log into the counts.
+            let snapshot = connection.unchecked_transaction()?;
+            let key = match session {
+                None => ALL_SESSIONS,
+                Some(id) => match session_key(&snapshot, id)? {
+                    None => return Ok(Vec::new()),
+                    Some(key) => key,
+                },
+            };
+            let pair = |row: &rusqlite::Row<'_>| Ok((row.get(0)?, row.get(1)?));
+            let counted = "SELECT stretch / ?2, sum(events) FROM event_counts
+                WHERE session = ?1 AND stretch >= ?3 GROUP BY 1 ORDER BY 1";
+            let units = stretch_millis / COUNTED_STRETCH_MILLIS;
+            let first = since.millis() / COUNTED_STRETCH_MILLIS;
+            let mut counts: Vec<(i64, i64)> = rows(&snapshot, counted, params![key, units, first], pair)?;
+            counts.extend(uncounted(&snapshot, since, stretch_millis, key)?);
+            Ok(counts)
+        })
+        .await
+    }
+
+    /// Counts the events of a database of an earlier version, until all are counted.
+    pub async fn count_old_events(&self) {
+        loop {
+            match self.transact(count_piece).await {
+                Ok(true) | Err(StoreError::Closed) => return,
+                Ok(false) => tokio::time::sleep(PAUSE).await,
+                Err(error) => {
+                    tracing::warn!(%error, "old events could not be counted; charts look at the log for them");
+                    tokio::time::sleep(RETRY).await;
+                }
+            }
+        }
+    }
+}
+
+/// `only` is a condition for both tables.
+fn waits_sql(only: &str) -> String {
+    // The conditions repeat those of the two indexes word by word: that is how SQLite knows that it may use them.
+    format!(
+        "SELECT session, requested_at, coalesce(decided_at, requested_at),
+            status IN ('approved', 'denied') AND coalesce(json_extract(ruling, '$.outcome'), 'ask') = 'ask'
+        FROM clearances INDEXED BY clearances_waited
+        WHERE status <> 'pending' AND (coalesce(decided_at, requested_at) > requested_at
+            OR (status IN ('approved', 'denied') AND coalesce(json_extract(ruling, '$.outcome'), 'ask') = 'ask'))
+            AND coalesce(decided_at, requested_at) >= ?1{only}
+        UNION ALL SELECT session, requested_at, NULL, 0
+        FROM clearances INDEXED BY clearances_pending WHERE status = 'pending'{only}
+        UNION ALL SELECT session, asked_at, coalesce(answered_at, asked_at), 0
+        FROM questions INDEXED BY questions_waited
+        WHERE status <> 'pending' AND coalesce(answered_at, asked_at) > asked_at
+            AND coalesce(answered_at, asked_at) >= ?1{only}
+        UNION ALL SELECT session, asked_at, NULL, 0
+        FROM questions INDEXED BY questions_pending WHERE status = 'pending'{only}
+        ORDER BY 2 DESC LIMIT ?2"
+    )
+}
+
+fn session_key(connection: &Connection, id: SessionId) -> Result<Option<i64>, StoreError> {
+    let mut select = connection.prepare_cached("SELECT key FROM sessions WHERE id = ?1")?;
+    Ok(select.query_row([id.to_string()], |row| row.get(0)).optional()?)
+}
+
+/// Counts the events of one write.
+pub(super) fn count(connection: &Connection, session: i64, events: &[NewEvent]) -> Result<(), StoreError> {
+    let stretch_of = |new: &NewEvent| new.at.millis() / COUNTED_STRETCH_MILLIS;
+    // Nearly always all are of one stretch.
+    for events in events.chunk_by(|one, next| stretch_of(one) == stretch_of(next)) {
+        let Some(stretch) = events.first().map(stretch_of) else { continue };
+        let events = i64::try_from(events.len()).unwrap_or(i64::MAX);
+        for key in [session, ALL_SESSIONS] {
+            connection
+                .prepare_cached(
+                    "INSERT INTO event_counts VALUES (?1, ?2, ?3)
+                     ON CONFLICT DO UPDATE SET events = events + excluded.events",
+                )?
+                .execute(params![key, stretch, events])?;
+        }
+    }
+    Ok(())
+}
+
+/// Takes the events of a removed session out of the counts. Its events go from the log a little later.
+pub(super) fn forget(connection: &Connection, session: i64) -> Result<(), StoreError> {
+    connection.execute(
+        "UPDATE event_counts SET events = events -
+             (SELECT its.events FROM event_counts its WHERE its.session = ?1 AND its.stretch = event_counts.stretch)
+         WHERE session = ?2 AND stretch IN (SELECT stretch FROM event_counts WHERE session = ?1)",
+        params![session, ALL_SESSIONS],
+    )?;
+    connection.execute(
+        "DELETE FROM event_counts WHERE session = ?2 AND events <= 0
+             AND stretch IN (SELECT stretch FROM event_counts WHERE session = ?1)",
+        params![session, ALL_SESSIONS],
+    )?;
+    connection.execute("DELETE FROM event_counts WHERE session = ?1", [session])?;
+    Ok(())
+}
+
+/// One piece of an old log, newest first. `true` when all is counted.
+fn count_piece(connection: &Connection) -> Result<bool, StoreError> {
+    let until: Option<i64> = connection.query_row(COUNTED_FROM, [], |row| row.get(0)).optional()?;
+    let Some(until) = until else { return Ok(true) };
+    let newest = "SELECT max(seq) FROM events WHERE seq < ?1";
+    let newest: Option<i64> = connection.query_row(newest, [until], |row| row.get(0))?;
+    let Some(newest) = newest else {
+        connection.execute("DELETE FROM meta WHERE key = 'events_counted_from'", [])?;
+        return Ok(true);
+    };
+    let from = newest - PIECE + 1;
+    // Events of sessions that were removed are only waiting to be deleted.
+    for key in ["e.session", "0"] {
+        connection.execute(
+            &format!(
+                "INSERT INTO event_counts SELECT {key}, e.at / ?3, count(*) FROM events e
+                 WHERE e.seq >= ?1 AND e.seq < ?2 AND e.session IN (SELECT key FROM sessions) GROUP BY 1, 2
+                 ON CONFLICT DO UPDATE SET events = events + excluded.events"
+            ),
+            params![from, until, COUNTED_STRETCH_MILLIS],
+        )?;
+    }
+    connection.execute("UPDATE meta SET value = ?1 WHERE key = 'events_counted_from'", [from])?;
+    Ok(false)
+}
+
+/// The events of an old database that are not counted yet, by a look at the log.
+fn uncounted(
+    connection: &Connection,
+    since: Time,
+    stretch_millis: i64,
+    session: i64,
+) -> Result<Vec<(i64, i64)>, StoreError> {
+    let until: Option<i64> =
+        connection.prepare_cached(COUNTED_FROM)?.query_row([], |row| row.get(0)).optional()?;
+    let Some(until) = until else { return Ok(Vec::new()) };
+    let first = first_since(connection, since, until)?;
+    let sql = "SELECT at / ?3, count(*) FROM events
+        WHERE seq >= ?1 AND seq < ?2 AND at >= ?4 AND session IN (SELECT key FROM sessions)
+            AND (?5 = 0 OR session = ?5) GROUP BY 1 ORDER BY 1";
+    let pair = |row: &rusqlite::Row<'_>| Ok((row.get(0)?, row.get(1)?));
+    rows(connection, sql, params![first, until, stretch_millis, since.millis(), session], pair)
+}
+
+/// The log is in the order of time, near enough: the place is found by halves, without looking at all of it.
+fn first_since(connection: &Connection, since: Time, until: i64) -> Result<i64, StoreError> {
+    // Apart: together, SQLite would look at every event for them.
+    let ends = "SELECT coalesce((SELECT min(seq) FROM events WHERE seq < ?1), 1),
+        coalesce((SELECT max(seq) FROM events WHERE seq < ?1), 0)";
+    let (mut low, mut high): (i64, i64) =
+        connection.query_row(ends, [until], |row| Ok((row.get(0)?, row.get(1)?)))?;
+    let mut at =
+        connection.prepare_cached("SELECT seq, at FROM events WHERE seq >= ?1 ORDER BY seq LIMIT 1")?;
+    while low <= high {
+        let middle = low + (high - low) / 2;
+        let (seq, millis): (i64, i64) = at.query_row([middle], |row| Ok((row.get(0)?, row.get(1)?)))?;
+        if millis < since.millis() {
+            low = seq + 1;
+        } else {
+            high = middle - 1;
+        }
+    }
+    Ok(low)
+}

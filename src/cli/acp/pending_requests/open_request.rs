@@ -1,0 +1,44 @@
+//! The client's open requests, and its sessions.
+
+use crate::cli::acp::message::ClientRequestKind;
+use intercom_types::{Json, RequestId};
+
+#[derive(Debug)]
+pub(super) struct RelayedRequest {
+    pub(super) id: RequestId,
+    pub(super) kind: ClientRequestKind,
+    pub(super) stage: RelayedRequestStage,
+    /// Kept for as long as it may have to be sent again.
+    pub(super) text: Option<String>,
+    pub(super) session: Option<String>,
+    pub(super) setup: RelayedSetup,
+    /// The client's message that cancelled it.
+    pub(super) cancel: Option<String>,
+    pub(super) tries: u8,
+}
+
+/// Where a request is.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum RelayedRequestStage {
+    Waiting,
+    Sent,
+    /// Sent on a connection that is gone.
+    Broken,
+}
+
+#[derive(Debug, Default)]
+pub(super) struct RelayedSession {
+    /// The last event that the client was told of.
+    pub(super) seq: Option<u64>,
+    /// The client has it. It may be told of events before that is known.
+    pub(super) attached: bool,
+    pub(super) setup: RelayedSetup,
+}
+
+/// The client's settings of a session.
+#[derive(Debug, Default)]
+pub(super) struct RelayedSetup {
+    pub(super) cwd: Option<Json>,
+    pub(super) mcp_servers: Option<Json>,
+    pub(super) additional_directories: Option<Json>,
+}

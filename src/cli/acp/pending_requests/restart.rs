@@ -1,0 +1,110 @@
+//! The daemon goes away, and comes again or not.
+
+use serde_json::json;
+
+use super::open_request::{RelayedRequestStage, RelayedRequest, RelayedSession};
+use super::{PendingRelayRequests, RelayLinkState, QueuedForDaemon, attach_prompted, cancel};
+use crate::cli::acp::message::{self, RelayedResumeParams};
+use intercom_types::Json;
+use intercom_wire::jsonrpc::{self, INTERNAL_ERROR};
+
+/// The number of times a request is sent on connections that break, before the relay blames the request.
+pub(super) const MAX_TRIES: u8 = 3;
+
+pub(super) const RESTARTED: &str = "the daemon was restarted; it is not known whether this was done";
+
+impl PendingRelayRequests {
+    /// The connection stands. It says who the client is and where it was; then what was under way when the last daemon
+    /// went is asked again, where that does no harm.
+    pub(in crate::cli::acp) fn connected(&mut self) {
+        if self.link != RelayLinkState::Down {
+            return;
+        }
+        self.link = RelayLinkState::Up;
+        if let Some(params) = self.initialize.clone() {
+            self.ask("initialize", &params);
+        }
+        for params in self.resumes() {
+            self.ask("session/resume", &params);
+        }
+        let mut at = 0;
+        while let Some(open) = self.open.get(at) {
+            let goes_on = open.stage != RelayedRequestStage::Broken || self.send_again(at);
+            at += usize::from(goes_on);
+        }
+    }
+
+    fn resumes(&self) -> Vec<Json> {
+        let attached = self.sessions.iter().filter(|(_, session)| session.attached);
+        let resume = |(id, RelayedSession { seq, setup, .. }): (&String, &RelayedSession)| {
+            Json::of(&RelayedResumeParams {
+                session_id: id,
+                cwd: setup.cwd.as_ref(),
+                mcp_servers: setup.mcp_servers.as_ref(),
+                additional_directories: setup.additional_directories.as_ref(),
+                meta: seq.map(|seq| json!({ "intercom": { "after": seq } })),
+            })
+        };
+        attached.map(resume).collect()
+    }
+
+    /// Sends a request again, or gives it up; returns whether it is still open.
+    fn send_again(&mut self, at: usize) -> bool {
+        let open = &mut self.open[at];
+        let why = match &open.text {
+            Some(text) if open.tries < MAX_TRIES => {
+                self.priority.push_back(text.clone());
+                (open.stage, open.tries) = (RelayedRequestStage::Sent, open.tries + 1);
+                attach_prompted(open, &mut self.sessions);
+                // What took back several goes behind the last of them.
+                let cancel = open.cancel.clone();
+                let later = |open: &RelayedRequest| open.stage == RelayedRequestStage::Broken && open.cancel == cancel;
+                if !self.open[at + 1..].iter().any(later) {
+                    self.priority.extend(cancel);
+                }
+                return true;
+            }
+            Some(_) => format!("the daemon has closed the connection {MAX_TRIES} times before it answered"),
+            None => RESTARTED.to_owned(),
+        };
+        let RelayedRequest { id, .. } = self.open.remove(at);
+        self.to_client.push_back(message::error(Some(&id), INTERNAL_ERROR, &why));
+        false
+    }
+
+    /// The connection is gone. If it had lasted, that is not put down to what was sent on it.
+    pub(in crate::cli::acp) fn lost(&mut self, lasted: bool) {
+        if matches!(self.link, RelayLinkState::Down | RelayLinkState::Dead(_)) {
+            return;
+        }
+        self.link = RelayLinkState::Down;
+        self.priority.clear();
+        for open in self.open.iter_mut().filter(|open| open.stage == RelayedRequestStage::Sent) {
+            open.stage = RelayedRequestStage::Broken;
+            open.tries = if lasted { 0 } else { open.tries };
+        }
+        // An answer is for the daemon that asked.
+        self.waiting.retain(|waiting| !matches!(waiting, QueuedForDaemon::Answer(_)));
+        for (ours, _) in std::mem::take(&mut self.daemon_requests) {
+            self.to_client.push_back(cancel(&ours));
+        }
+        let closing = std::mem::take(&mut self.closing);
+        self.waiting.extend(closing.into_values().map(QueuedForDaemon::Close));
+    }
+
+    /// There will be no other connection.
+    pub(in crate::cli::acp) fn give_up(&mut self, why: &str) {
+        self.lost(true);
+        self.link = RelayLinkState::Dead(why.to_owned());
+        self.waiting.clear();
+        for open in std::mem::take(&mut self.open) {
+            self.to_client.push_back(message::error(Some(&open.id), INTERNAL_ERROR, why));
+        }
+    }
+
+    /// A request of our own whose answer tells nothing new.
+    fn ask(&mut self, method: &str, params: &Json) {
+        let id = self.own_id();
+        self.priority.push_back(jsonrpc::request(&id, method, params));
+    }
+}
