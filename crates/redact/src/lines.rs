@@ -15,27 +15,37 @@ pub(super) struct ValueSearch {
     pub(super) span: Option<SecretSpan>,
     /// More text could lead to another answer.
     is_open: bool,
+    /// The end of the text that was looked at, if that is more than a line.
+    reach: usize,
 }
 
-/// Where a name begins before `border` whose value may go on behind the end of the text.
-pub(super) fn unfinished(text: &str, border: usize) -> usize {
-    let bytes = text.as_bytes();
-    let near = text.floor_char_boundary(text.len().saturating_sub(LONGEST));
-    let mut at = near;
-    while at < border {
-        if !is_word(bytes[at]) {
-            at += 1;
-            continue;
-        }
-        let end = skip(bytes, at, is_word);
-        if let Some(name) = named(text, at, end)
-            && search(text, &name).is_open
-        {
-            return at;
-        }
-        at = end;
+/// Where the line begins before `border` from which on everything hangs together with text that is not there yet: a name's value
+/// may go on behind the end of the text, or goes beyond the line of such a name. What is hidden in a line can change what is seen in the
+/// rest of it, so no line is divided.
+pub(super) fn unfinished(text: &str, mut border: usize) -> usize {
+    while let Some(line) = line_that_goes_beyond(text, border) {
+        border = line;
     }
     border
+}
+
+fn line_that_goes_beyond(text: &str, border: usize) -> Option<usize> {
+    let bytes = text.as_bytes();
+    let mut at = text.floor_char_boundary(border.saturating_sub(LONGEST));
+    while at < border {
+        let end = skip(bytes, at, is_word);
+        if end > at
+            && let Some(name) = named(text, at, end)
+        {
+            let search = search(text, &name);
+            let line = name.start - column(text, &name);
+            if (search.is_open || search.reach > border) && line < border {
+                return Some(line);
+            }
+        }
+        at = end.max(at + 1);
+    }
+    None
 }
 
 /// Looks for the value of a name behind its line.
@@ -58,6 +68,9 @@ pub(super) fn search(text: &str, name: &AssignedName<'_>) -> ValueSearch {
         Some(line) if is_block(line) && name.operator == AssignOperator::Colon => block(near, name, class),
         Some(line) => over_lines(near, name, class, line),
     };
+    if search.is_open {
+        search.reach = near.len();
+    }
     search.is_open &= !is_cut;
     search
 }
@@ -99,16 +112,16 @@ fn mark(text: &str, name: &AssignedName<'_>, line: &str) -> usize {
 
 fn found(text: &str, start: usize, end: usize, class: SecretClass) -> ValueSearch {
     let sort = formats::sort(text.as_bytes(), start).unwrap_or(class.sort());
-    ValueSearch { span: Some(SecretSpan { start, end, sort }), is_open: false }
+    ValueSearch { span: Some(SecretSpan { start, end, sort }), is_open: false, reach: end + 1 }
 }
 
-const OPEN: ValueSearch = ValueSearch { span: None, is_open: true };
+const OPEN: ValueSearch = ValueSearch { span: None, is_open: true, reach: 0 };
 
 /// `"password":` or `password =` at the end of a line.
 fn next_line(text: &str, name: &AssignedName<'_>, class: SecretClass) -> ValueSearch {
     let Some((begin, line, is_whole)) = lines_behind(text, name.value).next() else { return OPEN };
     let search = value_in(text, name, class, begin, line);
-    ValueSearch { is_open: !is_whole, ..search }
+    ValueSearch { is_open: !is_whole, reach: begin + line.len(), ..search }
 }
 
 fn value_in(
@@ -124,7 +137,7 @@ fn value_in(
         return ValueSearch::default();
     }
     if let Some(span) = quoted(text, at, name.text, class) {
-        return ValueSearch { span, is_open: false };
+        return ValueSearch { span, ..ValueSearch::default() };
     }
     let value = &text[at..end];
     let is_plain = name.operator == AssignOperator::Colon
@@ -143,13 +156,13 @@ fn behind_backslash(text: &str, name: &AssignedName<'_>, class: SecretClass) -> 
     let Some((begin, line, is_whole)) = lines_behind(text, name.value).next() else { return OPEN };
     let at = begin + skip(line.as_bytes(), mark(text, name, line), is_blank);
     if let Some(span) = quoted(text, at, name.text, class) {
-        return ValueSearch { span, is_open: !is_whole };
+        return ValueSearch { span, is_open: !is_whole, reach: begin + line.len() };
     }
     let value = unquoted(text, at, LONGEST);
     let place = if name.flag { ValuePlace::Flag } else { ValuePlace::Env };
     let hides = !value.starts_with('-') && values::is_secret_value(value, name.text, class, place);
     let search = if hides { found(text, at, at + value.len(), class) } else { ValueSearch::default() };
-    ValueSearch { is_open: !is_whole, ..search }
+    ValueSearch { is_open: !is_whole, reach: begin + line.len(), ..search }
 }
 
 /// `|`, `>-`, `|2`: the beginning of a block.
@@ -174,7 +187,9 @@ fn block(text: &str, name: &AssignedName<'_>, class: SecretClass) -> ValueSearch
         }
         if indentation <= column {
             let span = span.filter(|_| hides);
-            return span.map_or_else(ValueSearch::default, |(start, end)| found(text, start, end, class));
+            let search =
+                span.map_or_else(ValueSearch::default, |(start, end)| found(text, start, end, class));
+            return ValueSearch { reach: begin + indentation + 1, ..search };
         }
         let value = line[indentation..].trim_end();
         hides |= values::is_secret_value(value, name.text, class, ValuePlace::Quoted { expands: true });
@@ -214,15 +229,13 @@ fn over_lines(text: &str, name: &AssignedName<'_>, class: SecretClass, line: &st
     }
     let Some(length) = ends_at(&bytes[begin..], close) else { return OPEN };
     let value = &text[begin..begin + length];
-    if value.contains("\n\n") || value.contains(super::MARK) {
-        return ValueSearch::default();
-    }
     let place = ValuePlace::Quoted { expands: quote != b'\'' };
-    if !value.lines().any(|line| values::is_secret_value(line.trim(), name.text, class, place)) {
-        return ValueSearch::default();
-    }
+    let is_secret = |line: &str| values::is_secret_value(line.trim(), name.text, class, place);
+    let hides = !value.contains("\n\n") && !value.contains(super::MARK) && value.lines().any(is_secret);
     let blank = value.len() - value.trim_start().len();
-    found(text, begin + blank, begin + value.trim_end().len(), class)
+    let (start, end) = (begin + blank, begin + value.trim_end().len());
+    let search = if hides { found(text, start, end, class) } else { ValueSearch::default() };
+    ValueSearch { reach: begin + length + open, ..search }
 }
 
 fn is_space(c: char) -> bool {
@@ -265,7 +278,7 @@ fn continued(text: &str, name: &AssignedName<'_>, class: SecretClass, line: &str
             return ValueSearch { is_open: true, ..found(text, name.value, end, class) };
         }
         if more.is_empty() || !text[end..].starts_with('\\') {
-            return found(text, name.value, end, class);
+            return ValueSearch { reach: begin + line.len(), ..found(text, name.value, end, class) };
         }
     }
     OPEN
@@ -287,21 +300,17 @@ fn pair(text: &str, name: &AssignedName<'_>) -> ValueSearch {
     };
     let next = skip(bytes, at + known.len(), is_between);
     let is_near = near[at..next].matches('\n').count() <= 1;
-    let open = ValueSearch { span: None, is_open: !is_cut && is_near };
+    let open = !is_cut && is_near;
     let word = skip(bytes, next, is_word);
     if word == near.len() {
-        return open;
+        return ValueSearch { is_open: open, reach: word, span: None };
     }
     if !is_near || !near[next..word].eq_ignore_ascii_case("value") {
-        return ValueSearch::default();
+        return ValueSearch { reach: word, ..ValueSearch::default() };
     }
-    let Some(value) = named(near, next, word) else {
-        return ValueSearch {
-            is_open: open.is_open && !near[word..].contains('\n'),
-            ..ValueSearch::default()
-        };
-    };
-    let value = AssignedName { text: known, ..value };
-    let is_open = open.is_open && !near[value.value.min(near.len())..].contains('\n');
-    ValueSearch { span: super::assign::assigned(near, &value, class), is_open }
+    let line = near[word..].find('\n').map(|length| word + length);
+    let (is_open, reach) = (open && line.is_none(), line.unwrap_or(near.len()));
+    let value = named(near, next, word).map(|value| AssignedName { text: known, ..value });
+    let span = value.and_then(|value| super::assign::assigned(near, &value, class));
+    ValueSearch { span, is_open, reach }
 }

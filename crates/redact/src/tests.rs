@@ -495,6 +495,18 @@ fn a_secret_that_comes_in_pieces_is_hidden_as_if_it_came_whole() {
     }
 }
 
+/// A quote that is closed is another one once its end is hidden.
+#[test]
+fn a_line_waits_as_a_whole_for_a_value_that_goes_beyond_it() {
+    let text = "token = \"ab1cd2ef (set('token', 'q1w3e4r5 t6\" now\nand y7u8)'\nThat is all.\n";
+    let whole = redact(text).text;
+    assert!(!whole.contains("q1w3e4r5") && !whole.contains("y7u8"), "{whole}");
+    for size in [1, 2, 3, 5, 8, 13, 40] {
+        let cuts: Vec<usize> = (0..text.len()).step_by(size).collect();
+        assert_eq!(streamed(text, &cuts).0.concat(), whole, "{size} at a time");
+    }
+}
+
 #[test]
 fn a_key_inside_of_another_hides_with_it() {
     let line = "MIIEvQIBADANBgkqhkiG9w0BAQEFAASCBKcwggSj";
