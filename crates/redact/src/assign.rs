@@ -3,7 +3,7 @@
 
 use super::keys::{self, SecretClass};
 use super::values::{self, ValuePlace};
-use super::{SecretSpan, formats, is_blank, is_escape, is_quote, is_word, lines, skip};
+use super::{SecretSpan, formats, is_blank, is_escape, is_quote, is_word, skip};
 
 /// A value without quotes is judged by so much of it; only one that is hidden is read to its end.
 const LOOK: usize = 96;
@@ -43,9 +43,6 @@ pub(super) fn at(text: &str, at: usize) -> (usize, Option<SecretSpan>) {
         return (end, Some(span));
     }
     let Some(name) = named(text, at, end) else { return (end, None) };
-    if let Some(span) = lines::search(text, &name).span {
-        return (end, Some(span));
-    }
     if name.text.eq_ignore_ascii_case("bearer") {
         return (end, bearer(text, &name));
     }

@@ -153,7 +153,7 @@ fn spans(text: &str) -> Vec<SecretSpan> {
             continue;
         }
         if at >= word && is_word(bytes[at]) {
-            let (end, span) = assign::at(text, at);
+            let (end, span) = lines::at(text, at);
             word = end;
             if let Some(span) = span {
                 value = span.start..span.end;

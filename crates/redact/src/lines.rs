@@ -1,7 +1,7 @@
 //! Values that stand on other lines than their names, or on several: behind a line break or a backslash, between quotes, in a
 //! block of YAML, and in pairs of a `name` and a `value`.
 
-use super::assign::{AssignOperator, AssignedName, named, quoted, unquoted};
+use super::assign::{self, AssignOperator, AssignedName, named, quoted, unquoted};
 use super::keys::{self, SecretClass};
 use super::values::{self, ValuePlace};
 use super::{SecretSpan, formats, is_blank, is_quote, is_word, skip};
@@ -11,12 +11,21 @@ const LONGEST: usize = 2048;
 
 /// A value that was looked for behind its name's line.
 #[derive(Debug, Default)]
-pub(super) struct ValueSearch {
-    pub(super) span: Option<SecretSpan>,
+struct ValueSearch {
+    span: Option<SecretSpan>,
     /// More text could lead to another answer.
     is_open: bool,
     /// The end of the text that was looked at, if that is more than a line.
     reach: usize,
+}
+
+/// Reads the word at `at` like [`assign::at`], and looks for its value behind its line first.
+pub(super) fn at(text: &str, at: usize) -> (usize, Option<SecretSpan>) {
+    let end = skip(text.as_bytes(), at, is_word);
+    match named(text, at, end).and_then(|name| search(text, &name).span) {
+        Some(span) => (end, Some(span)),
+        None => assign::at(text, at),
+    }
 }
 
 /// Where the line begins before `border` from which on everything hangs together with text that is not there yet: a name's value
@@ -49,7 +58,7 @@ fn line_that_goes_beyond(text: &str, border: usize) -> Option<usize> {
 }
 
 /// Looks for the value of a name behind its line.
-pub(super) fn search(text: &str, name: &AssignedName<'_>) -> ValueSearch {
+fn search(text: &str, name: &AssignedName<'_>) -> ValueSearch {
     if matches!(name.text.to_ascii_lowercase().as_str(), "name" | "key") {
         return pair(text, name);
     }
@@ -311,6 +320,6 @@ fn pair(text: &str, name: &AssignedName<'_>) -> ValueSearch {
     let line = near[word..].find('\n').map(|length| word + length);
     let (is_open, reach) = (open && line.is_none(), line.unwrap_or(near.len()));
     let value = named(near, next, word).map(|value| AssignedName { text: known, ..value });
-    let span = value.and_then(|value| super::assign::assigned(near, &value, class));
+    let span = value.and_then(|value| assign::assigned(near, &value, class));
     ValueSearch { span, is_open, reach }
 }
