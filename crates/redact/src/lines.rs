@@ -47,9 +47,11 @@ fn line_that_goes_beyond(text: &str, border: usize) -> Option<usize> {
             && let Some(name) = named(text, at, end)
         {
             let search = search(text, &name);
-            let line = name.start - column(text, &name);
-            if (search.is_open || search.reach > border) && line < border {
-                return Some(line);
+            if search.is_open || search.reach > border {
+                let line = name.start - column(text, &name);
+                if line < border {
+                    return Some(line);
+                }
             }
         }
         at = end.max(at + 1);

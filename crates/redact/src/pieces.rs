@@ -57,7 +57,7 @@ impl PieceRedactor {
         let settled = settled(&self.text);
         let count = self.held.iter().take_while(|end| **end <= settled).count();
         let given = self.release(count);
-        self.forget();
+        self.forget(settled);
         given
     }
 
@@ -108,8 +108,8 @@ impl PieceRedactor {
     }
 
     /// Drops context that is not needed any more, whole lines of it.
-    fn forget(&mut self) {
-        let settled = settled(&self.text).min(self.released);
+    fn forget(&mut self, settled: usize) {
+        let settled = settled.min(self.released);
         let line = memchr::memrchr(b'\n', &self.text.as_bytes()[..settled]).map_or(0, |at| at + 1);
         let most = self.text.floor_char_boundary(line.saturating_sub(CONTEXT));
         let cut =
