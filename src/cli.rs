@@ -13,27 +13,26 @@ mod clearances;
 mod client;
 mod completions;
 mod console;
+mod ctrl_c;
 mod daemon;
 mod daemon_info;
 mod decide;
 mod deny;
 mod diff;
 mod doctor;
+mod event_summarizer;
 mod failure;
-mod startup_wait;
-mod log_formatter;
 mod gutter;
 mod help;
 mod interrupt;
-mod ctrl_c;
 mod json_text;
 mod kill;
 mod ladder;
+mod log_formatter;
 mod logs;
 mod lost_daemon;
 mod ls;
 mod mode;
-mod session_names;
 mod nudge;
 mod open;
 mod output;
@@ -47,14 +46,15 @@ mod resume;
 mod run;
 mod send;
 mod serve;
+mod session_names;
 mod sessions;
 mod shell_variables;
 mod show;
 mod slack;
 mod snooze;
 mod start;
+mod startup_wait;
 mod stop;
-mod event_summarizer;
 mod stream;
 mod style;
 mod table;
@@ -77,7 +77,7 @@ use self::failure::CliFailure;
 use self::table::TerminalTable;
 use self::terminal::Paint;
 use self::transport::{RemoteDaemonSettings, Transport};
-use intercom_daemon::config::{PathFlags, DaemonPaths};
+use intercom_daemon::config::{DaemonPaths, PathFlags};
 use intercom_types::text::shell_word;
 
 /// Hosts headless coding agents and connects them to the people who run them.
@@ -204,7 +204,11 @@ struct CliContext {
 
 impl CliContext {
     /// `--json` prints what the daemon said, anything else what the verb makes of it.
-    fn print_answer(&self, answer: &DaemonAnswer, human: impl FnOnce() -> anyhow::Result<String>) -> anyhow::Result<()> {
+    fn print_answer(
+        &self,
+        answer: &DaemonAnswer,
+        human: impl FnOnce() -> anyhow::Result<String>,
+    ) -> anyhow::Result<()> {
         if self.json { output::print_json(&answer.body) } else { output::print(&human()?) }
     }
 
@@ -220,7 +224,8 @@ impl CliContext {
 
 /// Runs one command line.
 pub(crate) fn main() -> ExitCode {
-    let parsed = help::command().try_get_matches().and_then(|matches| CommandLine::from_arg_matches(&matches));
+    let parsed =
+        help::command().try_get_matches().and_then(|matches| CommandLine::from_arg_matches(&matches));
     let cli = match parsed {
         Ok(cli) => cli,
         Err(error) => {
@@ -268,7 +273,14 @@ fn dispatch(cli: CommandLine) -> anyhow::Result<()> {
         },
     )?;
     let client = DaemonClient::new(transport, &call);
-    let cx = CliContext { paths, explicit_paths, json: cli.json, paint: Paint::for_stdout(), client, command_prefix: call };
+    let cx = CliContext {
+        paths,
+        explicit_paths,
+        json: cli.json,
+        paint: Paint::for_stdout(),
+        client,
+        command_prefix: call,
+    };
     match cli.verb {
         TopLevelCommand::Serve(args) => serve::run(&args, cx.paths),
         TopLevelCommand::Remote(verb) => {
@@ -374,7 +386,9 @@ mod tests {
 
     #[test]
     fn the_next_command_leads_to_the_same_daemon() {
-        let of = |line: &[&str]| command_prefix(&CommandLine::try_parse_from(["intercom"].iter().chain(line)).unwrap());
+        let of = |line: &[&str]| {
+            command_prefix(&CommandLine::try_parse_from(["intercom"].iter().chain(line)).unwrap())
+        };
         assert_eq!(of(&["ls"]), "intercom");
         assert_eq!(
             of(&["--state-dir", "/a b", "ls", "--url", "http://x:1"]),

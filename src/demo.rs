@@ -11,7 +11,7 @@
 //!     idle ◄───────────────────────────┘        idle ── prompt ──► telling (a small round)
 //! ```
 //!
-//! [`Story`] is that machine, with no clock and no I/O; [`run`] gives it both.
+//! [`DemoStory`] is that machine, with no clock and no I/O; [`run`] gives it both.
 
 use std::collections::VecDeque;
 use std::env;

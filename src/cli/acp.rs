@@ -1,9 +1,9 @@
 //! `intercom acp`: an ACP agent on stdio, for editors and tools that start one. It relays to the daemon, which does the
 //! work, and stays where it is when the daemon is restarted.
 
-mod pending_requests;
 mod daemon_socket;
 mod message;
+mod pending_requests;
 mod relay;
 mod stdio;
 

@@ -35,7 +35,9 @@ pub(super) async fn run(args: BackupArgs, cx: &CliContext) -> anyhow::Result<()>
     }
     let exists = file.symlink_metadata().is_ok();
     if exists && !args.force {
-        return Err(CliFailure::failed(format!("{} exists", file.display())).hint("--force replaces it").into());
+        return Err(CliFailure::failed(format!("{} exists", file.display()))
+            .hint("--force replaces it")
+            .into());
     }
     let path = file.to_str().context("the path is not UTF-8")?;
     let answer = copy(cx, &json!({ "path": path, "replace": args.force })).await?;

@@ -2,9 +2,9 @@
 
 mod audit;
 mod capacity;
+mod configured_agents;
 mod known_agents;
 mod leftovers;
-mod configured_agents;
 mod port;
 mod shims;
 

@@ -4,7 +4,7 @@ use std::fmt::Write as _;
 
 use jiff::Timestamp;
 
-use super::gutter::{indented_block, hanging};
+use super::gutter::{hanging, indented_block};
 use super::style::{risk_style, status_style};
 use super::table::{TerminalCell, TerminalColumnFit, TerminalTable};
 use super::terminal::{Paint, TerminalStyle};
@@ -143,12 +143,20 @@ fn detail(clearance: &Clearance, paint: Paint, now: Timestamp) -> String {
         ("risk", risk_style(&clearance.risk), Some(risk)),
         ("command", TerminalStyle::Bold, clearance.command.clone()),
         ("file", TerminalStyle::Bold, clearance.file_path.clone()),
-        ("also", TerminalStyle::Bold, (!clearance.more_paths.is_empty()).then(|| clearance.more_paths.join(", "))),
+        (
+            "also",
+            TerminalStyle::Bold,
+            (!clearance.more_paths.is_empty()).then(|| clearance.more_paths.join(", ")),
+        ),
         ("title", TerminalStyle::Plain, Some(quoted(&clearance.title))),
         ("policy", TerminalStyle::Plain, clearance.ruling.as_ref().map(|ruling| ruling.why.clone())),
         ("approvals", TerminalStyle::Plain, approvals),
         ("expires", TerminalStyle::Yellow, clearance.expires_at.filter(|_| open).map(show_time)),
-        ("hidden", TerminalStyle::Yellow, (!clearance.hidden.is_empty()).then(|| clearance.hidden.join(", "))),
+        (
+            "hidden",
+            TerminalStyle::Yellow,
+            (!clearance.hidden.is_empty()).then(|| clearance.hidden.join(", ")),
+        ),
         ("asked", TerminalStyle::Plain, Some(when(clearance.requested_at))),
         ("status", status_style(&clearance.status), Some(clearance.status.to_string())),
         ("decided", TerminalStyle::Plain, decided),

@@ -6,8 +6,8 @@ use std::process::ExitCode;
 use serde::Deserialize;
 use serde_json::json;
 
-use super::gutter::advice_lines;
 use super::ctrl_c::{self, InterruptedByUser};
+use super::gutter::advice_lines;
 use super::output::{self, StdoutClosed};
 use super::terminal::{Paint, TerminalStyle, stderr_columns};
 use super::time::local_times;
@@ -88,7 +88,8 @@ impl DaemonRefusal {
             message: String,
             hint: Option<String>,
         }
-        if let Ok(RefusalBody { error: RefusalDetail { code, message, hint } }) = serde_json::from_str(&body) {
+        if let Ok(RefusalBody { error: RefusalDetail { code, message, hint } }) = serde_json::from_str(&body)
+        {
             return Self { status, code, body, message, hint };
         }
         let mut message = format!("the daemon answered with status {status}");
@@ -179,7 +180,10 @@ mod tests {
     fn an_unexpected_error_body_is_shown_cleaned() {
         let refusal = DaemonRefusal::new(500, "oh\u{1b}[2J".to_owned());
         assert_eq!(refusal.to_string(), "the daemon answered with status 500: oh<U+001B>[2J");
-        assert_eq!(DaemonRefusal::new(502, " ".to_owned()).to_string(), "the daemon answered with status 502");
+        assert_eq!(
+            DaemonRefusal::new(502, " ".to_owned()).to_string(),
+            "the daemon answered with status 502"
+        );
     }
 
     #[test]

@@ -1,12 +1,12 @@
 //! The log as people read it: the pieces that an agent says are one message, and nothing is said twice.
 //!
 //! A message is open until something else happens ([`intercom_types::fold`] has the rule). Its words are printed as they come; a
-//! word is held back until it is whole, or until [`Flow::pause`]. Asides of the same session wait for its end, because
+//! word is held back until it is whole, or until [`LogFormatter::pause`]. Asides of the same session wait for its end, because
 //! their lines would part it.
 
+use super::event_summarizer::EventSummarizer;
 use super::gutter::TextColumn;
 use super::render;
-use super::event_summarizer::EventSummarizer;
 use super::terminal::{Paint, TerminalStyle};
 use intercom_types::ReceivedEvent;
 use intercom_types::event::MessageChunk;
@@ -93,7 +93,8 @@ impl LogFormatter {
         let indent = columns(lead) + columns(mark);
         let mut column = TextColumn::new(format!("{blank}{painted}"), indent, self.width, style, self.paint);
         out.push_str(&column.write(chunk.text.trim_start_matches('\n')));
-        self.open = Some(MessageInProgress { session: event.session.clone(), message, column, held: Vec::new() });
+        self.open =
+            Some(MessageInProgress { session: event.session.clone(), message, column, held: Vec::new() });
         (out, true)
     }
 }

@@ -9,7 +9,7 @@ use serde_json::value::RawValue;
 use tokio::time::timeout;
 
 use super::log_formatter::LogFormatter;
-use super::stream::{DaemonStreamItem, DaemonEventStream};
+use super::stream::{DaemonEventStream, DaemonStreamItem};
 use super::terminal::{Paint, stdout_size};
 use super::time::date_time;
 use super::url::url;
@@ -307,7 +307,9 @@ impl LogPrinter {
         let lead = format!("{}  ", date_time(&event.at));
         match self.format {
             LogOutputFormat::Json => format!("{}\n", event.raw),
-            LogOutputFormat::Raw => format!("{lead}{} {}\n", clean(event.event.name()), clean(event.data.as_str())),
+            LogOutputFormat::Raw => {
+                format!("{lead}{} {}\n", clean(event.event.name()), clean(event.data.as_str()))
+            }
             LogOutputFormat::Readable => self.flow.push(event, &lead),
         }
     }

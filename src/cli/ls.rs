@@ -86,9 +86,10 @@ pub(super) fn why(session: &Session) -> TerminalCell {
     }
     let why = session.why.as_str();
     match session.phase_word() {
-        "waiting" => {
-            TerminalCell::styled(TerminalStyle::Yellow, &waiting(session.pending.clearances, session.pending.questions))
-        }
+        "waiting" => TerminalCell::styled(
+            TerminalStyle::Yellow,
+            &waiting(session.pending.clearances, session.pending.questions),
+        ),
         // Of an agent that simply works or is done, the sentence repeats the phase; a sentence with a reason has a colon.
         "working" | "idle" if !session.is_watched_closely() && !why.contains(": ") => TerminalCell::new(""),
         _ => TerminalCell::styled(TerminalStyle::Dim, &local_times(why)),

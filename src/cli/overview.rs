@@ -4,10 +4,10 @@ use std::collections::VecDeque;
 
 use jiff::Timestamp;
 
-use super::ls::why;
-use super::session_names::SessionNames;
-use super::render;
 use super::event_summarizer::EventSummarizer;
+use super::ls::why;
+use super::render;
+use super::session_names::SessionNames;
 use super::style::{phase_style, risk_style};
 use super::table::{TerminalCell, TerminalColumnFit, TerminalTable};
 use super::terminal::{Paint, TerminalSize, TerminalStyle};
@@ -201,7 +201,11 @@ impl Overview {
         let label = self.names.label(&entry.session);
         let lead = cut(&format!("{}  {label}  ", clock(&entry.at)), width);
         let head = cut_words(&render::last_line(&entry.summary), width - columns(&lead).min(width));
-        format!("{}{}", paint.style(TerminalStyle::Dim, &lead), paint.style(render::style(entry.summary.tone), &head))
+        format!(
+            "{}{}",
+            paint.style(TerminalStyle::Dim, &lead),
+            paint.style(render::style(entry.summary.tone), &head)
+        )
     }
 }
 
@@ -366,7 +370,9 @@ mod tests {
         for line in frame.trim_start_matches("\x1b[H").split('\n') {
             assert!(line.starts_with("\x1b[2K") && line.matches('\x1b').count() == 1, "{line:?}");
         }
-        assert!(overview().frame(TerminalSize { columns: 40, rows: 40 }, Paint::OFF, now()).ends_with("\n\x1b[J"));
+        assert!(
+            overview().frame(TerminalSize { columns: 40, rows: 40 }, Paint::OFF, now()).ends_with("\n\x1b[J")
+        );
     }
 
     #[test]
@@ -392,7 +398,8 @@ mod tests {
         let mut view = overview();
         view.away = true;
         assert!(
-            view.lines(TerminalSize { columns: 100, rows: 20 }, Paint::OFF, now())[0].contains("the daemon is away")
+            view.lines(TerminalSize { columns: 100, rows: 20 }, Paint::OFF, now())[0]
+                .contains("the daemon is away")
         );
     }
 }

@@ -93,7 +93,11 @@ async fn show(cx: &CliContext) -> anyhow::Result<()> {
     cx.print_answer(&answer, || {
         let Policy { loaded_at, rules, ends_at, grants } = answer.parse()?;
         let grants = if grants == 0 { String::new() } else { format!(", {}", plural(grants, "grant")) };
-        output::print_note(&format!("{}{grants}, loaded {}", plural(rules.len(), "rule"), date_time_zone(&loaded_at)));
+        output::print_note(&format!(
+            "{}{grants}, loaded {}",
+            plural(rules.len(), "rule"),
+            date_time_zone(&loaded_at)
+        ));
         Ok(sentences(&rules, &ends_at, Time::now()))
     })
 }

@@ -2,8 +2,8 @@
 
 use serde_json::json;
 
-use super::startup_wait::{StartedAgent, StartupWaitArgs};
 use super::logs::session;
+use super::startup_wait::{StartedAgent, StartupWaitArgs};
 use super::url::url;
 use super::wait::last_seq;
 use super::{CliContext, ctrl_c, output};

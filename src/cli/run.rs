@@ -7,8 +7,8 @@ use serde::Deserialize;
 use serde_json::json;
 
 use super::failure::{CliFailure, DaemonRefusal};
-use super::startup_wait::{StartedAgent, StartupWaitArgs};
 use super::start::DaemonStarter;
+use super::startup_wait::{StartedAgent, StartupWaitArgs};
 use super::url::url;
 use super::{CliContext, ctrl_c, output, send};
 use intercom_daemon::config::{self, DEMO_AGENT, catalog_agent};
@@ -165,7 +165,9 @@ fn not_spawned(error: anyhow::Error, cx: &CliContext) -> anyhow::Result<anyhow::
         session: String,
     }
     let refusal = error.downcast::<DaemonRefusal>()?;
-    let kept = serde_json::from_str::<UnspawnedSession>(&refusal.body).ok().filter(|_| refusal.code == "spawn_failed");
+    let kept = serde_json::from_str::<UnspawnedSession>(&refusal.body)
+        .ok()
+        .filter(|_| refusal.code == "spawn_failed");
     let Some(UnspawnedSession { session }) = kept else { return Ok(refusal.into()) };
     if !cx.json {
         output::print(&clean(&session))?;

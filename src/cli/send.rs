@@ -7,7 +7,7 @@ use serde_json::json;
 
 use super::failure::{CliFailure, DaemonRefusal};
 use super::url::url;
-use super::{CliContext, decide, ctrl_c, output, shell_variables};
+use super::{CliContext, ctrl_c, decide, output, shell_variables};
 use intercom_types::text::{clean, short};
 use intercom_types::{Delivery, FailureKind, NewPrompt, Phase, Prompt, PromptState, Session};
 
@@ -28,7 +28,9 @@ pub(super) async fn run(args: SendArgs, cx: &CliContext) -> anyhow::Result<()> {
     ctrl_c::set_note(format!("see whether the prompt was delivered: {} prompts {name}", cx.command_prefix));
     let sent = cx.client.post(&url(&["sessions", &args.session, "prompts"], &[]), &body).await;
     let answer = match sent {
-        Err(error) if error.downcast_ref::<DaemonRefusal>().is_some_and(|refusal| refusal.code == "ended") => {
+        Err(error)
+            if error.downcast_ref::<DaemonRefusal>().is_some_and(|refusal| refusal.code == "ended") =>
+        {
             return Err(ended_without_log_in(&args.session, cx).await.unwrap_or(error));
         }
         sent => sent?,

@@ -22,7 +22,7 @@ use super::shell_variables::Variables;
 use super::transport::{Transport, is_listening};
 use super::{CliContext, console, output, shell_variables};
 use crate::lifecycle;
-use intercom_daemon::config::{self, Config, AGENT_CATALOG, DaemonPaths};
+use intercom_daemon::config::{self, AGENT_CATALOG, Config, DaemonPaths};
 use intercom_host::{PART_VARIABLE, SESSION_VARIABLE};
 use intercom_types::text::clean;
 
@@ -189,7 +189,9 @@ impl DaemonStarter {
                     output::print_note(&format!("  {}", clean(line)));
                 }
                 return Err(match ended {
-                    Some(status) => CliFailure::failed(format!("a daemon was started, and ended with {status}")),
+                    Some(status) => {
+                        CliFailure::failed(format!("a daemon was started, and ended with {status}"))
+                    }
                     None => CliFailure::failed("a daemon was started, and cannot be reached after 5 s"),
                 }
                 .hint("`intercom serve` in a terminal shows what happens")

@@ -9,7 +9,7 @@ use tokio::time::{Instant, timeout_at};
 
 use super::client::{DaemonAnswer, DaemonClient};
 use super::failure::{CliFailure, DaemonRefusal};
-use super::stream::{DaemonStreamItem, DaemonEventStream};
+use super::stream::{DaemonEventStream, DaemonStreamItem};
 use super::time::parse_duration;
 use super::url::url;
 use super::{CliContext, ctrl_c, lost_daemon, output, wait};
@@ -68,7 +68,10 @@ impl StartedAgent {
         waited.iter().for_each(wait::warn_if_unenforced);
         if waited.is_some_and(|now| now.phase == Phase::Starting) {
             let name = clean(&session.label());
-            output::advise(&format!("{name} is still starting; {} wait {name} --for idle", cx.command_prefix));
+            output::advise(&format!(
+                "{name} is still starting; {} wait {name} --for idle",
+                cx.command_prefix
+            ));
         }
         // For people only: a script finds what waits in the lists.
         if !std::io::stderr().is_terminal() {
@@ -155,7 +158,11 @@ impl StartupObserver {
                 Speaker::Agent => {
                     self.message_text.push_str(&chunk.text);
                     // "Not logged in" is a message as well: the end of the turn tells.
-                    if may_want_login(&self.message_text) { StartupSignal::Nothing } else { StartupSignal::Works }
+                    if may_want_login(&self.message_text) {
+                        StartupSignal::Nothing
+                    } else {
+                        StartupSignal::Works
+                    }
                 }
                 Speaker::Thought => StartupSignal::Works,
                 Speaker::Tool | Speaker::Plan | Speaker::User => StartupSignal::Nothing,
@@ -191,7 +198,8 @@ async fn wait_for(
         Ok(Err(error)) => return Err(connection_failure(session, &error, client)),
         Err(_) => StartupOutcome::OutOfTime,
     };
-    let now = fetch_session(session, client).await.map_err(|error| connection_failure(session, &error, client))?;
+    let now =
+        fetch_session(session, client).await.map_err(|error| connection_failure(session, &error, client))?;
     let failed = match &end {
         StartupOutcome::Works => None,
         StartupOutcome::Ended(event) => failure(&now, Some(event), cx),
@@ -285,15 +293,25 @@ mod tests {
     #[test]
     fn being_ready_is_enough_without_a_prompt_and_words_are_with_one() {
         let ready = event(EventKind::AgentReady, &json!({}));
-        let listener = |prompted, handshake| StartupObserver { prompted, handshake, ..StartupObserver::default() };
+        let listener =
+            |prompted, handshake| StartupObserver { prompted, handshake, ..StartupObserver::default() };
         assert_eq!(listener(false, true).observe(&ready), StartupSignal::Waits);
         assert_eq!(listener(true, true).observe(&ready), StartupSignal::Nothing);
         assert_eq!(listener(false, false).observe(&ready), StartupSignal::Nothing, "there is no handshake");
         let commands = json!({ "update": { "sessionUpdate": "available_commands_update" } });
-        assert_eq!(listener(true, true).observe(&event(EventKind::Update, &commands)), StartupSignal::Nothing);
+        assert_eq!(
+            listener(true, true).observe(&event(EventKind::Update, &commands)),
+            StartupSignal::Nothing
+        );
         assert_eq!(listener(true, true).observe(&chunk("Looking")), StartupSignal::Works);
-        assert_eq!(listener(true, false).observe(&event(EventKind::Status, &json!({}))), StartupSignal::Works);
-        assert_eq!(listener(true, true).observe(&event(EventKind::TurnEnded, &json!({}))), StartupSignal::Ended);
+        assert_eq!(
+            listener(true, false).observe(&event(EventKind::Status, &json!({}))),
+            StartupSignal::Works
+        );
+        assert_eq!(
+            listener(true, true).observe(&event(EventKind::TurnEnded, &json!({}))),
+            StartupSignal::Ended
+        );
     }
 
     #[test]

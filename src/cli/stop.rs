@@ -45,8 +45,9 @@ pub(super) async fn end(cx: &CliContext, sessions: Vec<String>, how: &'static st
         match result {
             Ok(answer) => {
                 if !cx.json && printed.is_ok() {
-                    printed =
-                        answer.parse().and_then(|ended| output::print(&format!("{session} {}", tell(&ended))));
+                    printed = answer
+                        .parse()
+                        .and_then(|ended| output::print(&format!("{session} {}", tell(&ended))));
                 }
                 bodies[index] = answer.body;
             }

@@ -67,7 +67,11 @@ enum DaemonStreamState {
 
 impl DaemonEventStream {
     /// Everything after `after`, of one session or of all. Fails at once if there is no daemon.
-    pub(super) async fn open(client: &DaemonClient, session: Option<&str>, after: u64) -> anyhow::Result<Self> {
+    pub(super) async fn open(
+        client: &DaemonClient,
+        session: Option<&str>,
+        after: u64,
+    ) -> anyhow::Result<Self> {
         let mut stream = Self {
             client: client.clone(),
             session: session.map(str::to_owned),
@@ -81,7 +85,8 @@ impl DaemonEventStream {
             parser: sse::SseParser::default(),
             ready: VecDeque::new(),
         };
-        stream.state = DaemonStreamState::Up { reply: stream.connect().await?, last_received: Instant::now() };
+        stream.state =
+            DaemonStreamState::Up { reply: stream.connect().await?, last_received: Instant::now() };
         Ok(stream)
     }
 
@@ -100,19 +105,21 @@ impl DaemonEventStream {
                 }
             }
             match &mut self.state {
-                DaemonStreamState::Up { reply, last_received: heard } => match timeout_at(*heard + SILENCE, reply.body.frame()).await {
-                    Ok(Some(Ok(frame))) => {
-                        *heard = Instant::now();
-                        self.failures = 0;
-                        if let Ok(bytes) = frame.into_data() {
-                            let messages = self.parser.feed(&bytes);
-                            self.ready.extend(messages.map_err(|sse::SseLineTooLong| {
-                                CliFailure::failed("the daemon sent an event that is too long to read")
-                            })?);
+                DaemonStreamState::Up { reply, last_received: heard } => {
+                    match timeout_at(*heard + SILENCE, reply.body.frame()).await {
+                        Ok(Some(Ok(frame))) => {
+                            *heard = Instant::now();
+                            self.failures = 0;
+                            if let Ok(bytes) = frame.into_data() {
+                                let messages = self.parser.feed(&bytes);
+                                self.ready.extend(messages.map_err(|sse::SseLineTooLong| {
+                                    CliFailure::failed("the daemon sent an event that is too long to read")
+                                })?);
+                            }
                         }
+                        _ => self.disconnect(),
                     }
-                    _ => self.disconnect(),
-                },
+                }
                 DaemonStreamState::Down { until } => {
                     sleep_until(*until).await;
                     if let Some(item) = self.reconnect().await? {
@@ -142,7 +149,9 @@ impl DaemonEventStream {
                 self.away_since = None;
                 Ok(std::mem::take(&mut self.reported_lost).then_some(DaemonStreamItem::Back))
             }
-            Err(error) if error.downcast_ref::<DaemonRefusal>().is_some_and(|refusal| refusal.status < 500) => {
+            Err(error)
+                if error.downcast_ref::<DaemonRefusal>().is_some_and(|refusal| refusal.status < 500) =>
+            {
                 Err(error)
             }
             Err(_) => {
@@ -168,7 +177,9 @@ impl DaemonEventStream {
             DaemonStreamItem::Lost => {
                 let minutes = LONGEST_ABSENCE.as_secs() / 60;
                 let back = lost_daemon::restart_hint(&self.client);
-                output::advise(&format!("the daemon is away; waiting {minutes} minutes for it at most; {back}"));
+                output::advise(&format!(
+                    "the daemon is away; waiting {minutes} minutes for it at most; {back}"
+                ));
             }
             DaemonStreamItem::Back => output::print_note("the daemon is back"),
             DaemonStreamItem::Event(_) => {}
@@ -243,7 +254,10 @@ mod tests {
         assert_eq!(next_seq(&mut stream).await, 6);
         assert_eq!(next_seq(&mut stream).await, 7);
         tasks.join_next().await.unwrap().unwrap();
-        assert!(matches!(stream.next().await.unwrap(), DaemonStreamItem::Lost), "the fake daemon is gone now");
+        assert!(
+            matches!(stream.next().await.unwrap(), DaemonStreamItem::Lost),
+            "the fake daemon is gone now"
+        );
     }
 
     #[tokio::test(start_paused = true)]

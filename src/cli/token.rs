@@ -69,7 +69,11 @@ pub(super) async fn run(args: TokenArgs, cx: &CliContext) -> anyhow::Result<()> 
                     secret: String,
                 }
                 let Created { id, secret } = answer.parse()?;
-                output::print_note(&format!("token {} for {} ({role}), shown this once:", short(&id), clean(&name)));
+                output::print_note(&format!(
+                    "token {} for {} ({role}), shown this once:",
+                    short(&id),
+                    clean(&name)
+                ));
                 Ok(secret)
             })
         }

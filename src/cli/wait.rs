@@ -9,7 +9,7 @@ use tokio::time::{Instant, timeout_at};
 
 use super::client::DaemonAnswer;
 use super::failure::{CliFailure, DaemonRefusal};
-use super::stream::{DaemonStreamItem, DaemonEventStream};
+use super::stream::{DaemonEventStream, DaemonStreamItem};
 use super::time::parse_duration;
 use super::url::url;
 use super::{CliContext, client::DaemonClient, ctrl_c, lost_daemon, output};
@@ -123,7 +123,10 @@ async fn wait(typed: &str, goal: WaitGoal, cx: &CliContext) -> anyhow::Result<Da
 }
 
 /// The next item; `None` once the time to begin is over.
-async fn next(stream: &mut DaemonEventStream, until: Option<Instant>) -> anyhow::Result<Option<DaemonStreamItem>> {
+async fn next(
+    stream: &mut DaemonEventStream,
+    until: Option<Instant>,
+) -> anyhow::Result<Option<DaemonStreamItem>> {
     match until {
         None => stream.next().await.map(Some),
         Some(until) => timeout_at(until, stream.next()).await.ok().transpose(),
@@ -211,11 +214,13 @@ fn goal_verdict(goal: WaitGoal, session: &Session, kind: Option<EventKind>, youn
             WaitVerdict::NotYet
         }
         (WaitGoal::Ended, _) if kind == Some(EventKind::SessionEnded) => WaitVerdict::Reached,
-        (WaitGoal::Idle, "idle") | (WaitGoal::Waiting, "waiting") | (WaitGoal::Ended, "ended") => WaitVerdict::Reached,
-        (WaitGoal::Waiting, "idle") if session.queue > 0 && !holds_prompts(session) => WaitVerdict::NotYet,
-        (WaitGoal::Idle | WaitGoal::Waiting, "created") | (WaitGoal::Waiting, "idle") | (_, "ended" | "parked") => {
-            WaitVerdict::OutOfReach
+        (WaitGoal::Idle, "idle") | (WaitGoal::Waiting, "waiting") | (WaitGoal::Ended, "ended") => {
+            WaitVerdict::Reached
         }
+        (WaitGoal::Waiting, "idle") if session.queue > 0 && !holds_prompts(session) => WaitVerdict::NotYet,
+        (WaitGoal::Idle | WaitGoal::Waiting, "created")
+        | (WaitGoal::Waiting, "idle")
+        | (_, "ended" | "parked") => WaitVerdict::OutOfReach,
         _ => WaitVerdict::NotYet,
     }
 }

@@ -6,13 +6,13 @@ use jiff::Timestamp;
 use tokio::signal::unix::{SignalKind, signal};
 use tokio::time::{Instant, MissedTickBehavior, interval, sleep_until, timeout};
 
+use super::ctrl_c::{self, InterruptedByUser};
 use super::failure::DaemonRefusal;
 use super::log_formatter::LogFormatter;
-use super::ctrl_c::{self, InterruptedByUser};
 use super::logs::session;
-use super::session_names::SessionNames;
 use super::overview::{LATEST, Overview};
-use super::stream::{DaemonStreamItem, DaemonEventStream};
+use super::session_names::SessionNames;
+use super::stream::{DaemonEventStream, DaemonStreamItem};
 use super::terminal::stdout_size;
 use super::time::date_time;
 use super::wait::last_seq;
@@ -57,7 +57,11 @@ pub(super) async fn run(args: WatchArgs, cx: &CliContext) -> anyhow::Result<()> 
     live(stream, only.as_deref(), cx).await
 }
 
-async fn lines(mut stream: DaemonEventStream, mut names: SessionNames, cx: &CliContext) -> anyhow::Result<()> {
+async fn lines(
+    mut stream: DaemonEventStream,
+    mut names: SessionNames,
+    cx: &CliContext,
+) -> anyhow::Result<()> {
     let mut flow = LogFormatter::new(cx.paint, None);
     loop {
         let item = if let Ok(item) = timeout(REFRESH, stream.next()).await {

@@ -4,10 +4,9 @@ use std::os::unix::fs::PermissionsExt as _;
 use std::path::Path;
 use std::process::Command;
 
+use intercom_testkit::harness::{Daemon, QUICK, Ran, acp_fixture, command, home, run};
 use nix::sys::signal::Signal;
 use serde_json::{Value, json};
-
-use crate::harness::{Daemon, QUICK, Ran, acp_fixture, command, home, run};
 
 const NAMES: &[&str] =
     &["claude", "codex", "copilot", "cursor", "gemini", "goose", "kimi", "opencode", "qwen", "vibe"];

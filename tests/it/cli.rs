@@ -6,10 +6,10 @@ use std::sync::mpsc;
 use std::thread;
 use std::time::{Duration, Instant};
 
+use intercom_testkit::client::PATIENCE;
+use intercom_testkit::harness::{Daemon, Ran, acp_fixture, command, fixture, home, of_kind, output, run};
 use nix::sys::signal::Signal;
 use serde_json::{Value, json};
-
-use crate::harness::{Daemon, PATIENCE, Ran, acp_fixture, command, fixture, home, of_kind, output, run};
 
 const VERBS: &[&str] = &[
     "serve",
@@ -943,7 +943,7 @@ fn a_backup_is_not_overwritten_unless_asked_to() {
 #[test]
 fn completions_need_nothing_and_name_every_verb() {
     for shell in ["bash", "zsh", "fish"] {
-        let ran = run(Command::new(crate::harness::INTERCOM).env_clear().args(["completions", shell])).ok();
+        let ran = run(Command::new(crate::INTERCOM).env_clear().args(["completions", shell])).ok();
         for verb in VERBS {
             assert!(ran.stdout.contains(verb), "{shell}: {verb}");
         }

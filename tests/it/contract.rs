@@ -1,8 +1,7 @@
 //! The seven cases of the protocol's test contract, through the real binary.
 
+use intercom_testkit::harness::Daemon;
 use serde_json::json;
-
-use crate::harness::Daemon;
 
 #[test]
 fn single_message_parsing() {

@@ -3,11 +3,11 @@
 use std::io::{BufRead as _, BufReader, Read as _};
 use std::process::{Child, Stdio};
 
+use intercom_testkit::client::PATIENCE;
+use intercom_testkit::harness::{Daemon, acp_fixture, command};
 use nix::sys::signal::{Signal, kill};
 use nix::unistd::Pid;
 use serde_json::json;
-
-use crate::harness::{Daemon, PATIENCE, acp_fixture, command};
 
 fn start(daemon: &Daemon, args: &[&str]) -> Child {
     let mut command = command(daemon.dir.path());

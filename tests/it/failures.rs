@@ -1,9 +1,8 @@
 //! A failure is a state: seen in every list until an operator has looked at it, told by `run` and `wait`, and in words that help.
 
+use intercom_testkit::harness::{Daemon, Ran, acp_fixture, fixture, of_kind};
+use intercom_testkit::seats::{Seat, WAYS, named};
 use serde_json::{Value, json};
-
-use crate::harness::{Daemon, Ran, acp_fixture, fixture, of_kind};
-use crate::seats::{Seat, WAYS, named};
 
 /// `intercom run` of the ACP fixture agent with these switches.
 fn run_acp(daemon: &Daemon, options: &[&str], switches: &[&str]) -> Ran {

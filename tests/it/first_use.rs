@@ -6,10 +6,12 @@ use std::path::Path;
 use std::process::Command;
 use std::sync::atomic::{AtomicUsize, Ordering};
 
+use intercom_testkit::client::{PATIENCE, Place, exchange};
+use intercom_testkit::harness::{
+    self, Daemon, Ran, acp_fixture, alive, command, fixture, home, kill_all_in, run,
+};
 use nix::sys::signal::Signal;
 use serde_json::{Value, json};
-
-use crate::harness::{Daemon, Ran, acp_fixture, alive, command, fixture, home, kill_all_in, run};
 
 /// A directory of programs that comes first on the search path.
 fn programs(dir: &Path, scripts: &[(&str, &str)]) -> String {
@@ -63,9 +65,7 @@ fn a_demo_whose_port_is_taken_takes_the_next_free_one_and_its_link_fits_80_colum
     assert_eq!(told, url);
     assert_ne!(url, format!("http://127.0.0.1:{port}"));
     let address = url.strip_prefix("http://").unwrap();
-    let stream = std::net::TcpStream::connect(address).unwrap();
-    let request = format!("GET / HTTP/1.1\r\nhost: {address}\r\nconnection: close\r\n\r\n");
-    assert_eq!(crate::harness::http_over(stream, &request, b"").0, 200);
+    assert_eq!(exchange(Place::open_port(address), "GET", "/", &[], "").status, 200);
 }
 
 #[test]
@@ -213,13 +213,13 @@ pub(crate) fn on_a_terminal_until(daemon: &Daemon, args: &str, seen: impl Fn(&st
     let line = format!(
         "env -i TERM=xterm PATH=\"$PATH\" HOME='{dir}' INTERCOM_STATE_DIR='{dir}/state' INTERCOM_CONFIG='{dir}/config.toml' '{}' {args}; \
          echo '(end)'; exec cat",
-        crate::harness::INTERCOM
+        crate::INTERCOM
     );
     tmux(&["new-session", "-d", "-x", "80", "-y", "40", &line]);
     let start = std::time::Instant::now();
     let shown = loop {
         let shown = String::from_utf8(tmux(&["capture-pane", "-p"]).stdout).unwrap();
-        if seen(&shown) || start.elapsed() > crate::harness::PATIENCE {
+        if seen(&shown) || start.elapsed() > PATIENCE {
             break shown;
         }
         std::thread::sleep(std::time::Duration::from_millis(20));
@@ -373,8 +373,8 @@ fn the_doctor_finds_shims_of_other_and_of_removed_state_directories() {
     let line = hint.split('`').nth(1).unwrap();
     run(Command::new("sh").args(["-c", line])).ok();
     let start = std::time::Instant::now();
-    while !crate::harness::processes_in(ground.0.path()).is_empty() {
-        assert!(start.elapsed() < crate::harness::PATIENCE, "{line} does not end them");
+    while !harness::processes_in(ground.0.path()).is_empty() {
+        assert!(start.elapsed() < PATIENCE, "{line} does not end them");
         std::thread::sleep(std::time::Duration::from_millis(10));
     }
 }

@@ -5,10 +5,11 @@ use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
 use std::time::{Duration, Instant};
 
+use intercom_testkit::harness::{Daemon, QUICK, Ran, alive, command, fixture, home};
 use nix::sys::signal::Signal;
 use serde_json::{Value, json};
 
-use crate::harness::{Daemon, INTERCOM, QUICK, Ran, alive, command, fixture, home};
+use crate::INTERCOM;
 
 /// Commands are answered within this time, whatever the disk does.
 const PROMPTLY: Duration = Duration::from_secs(5);

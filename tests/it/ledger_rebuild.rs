@@ -1,10 +1,9 @@
 //! The ledger of a damaged database, made again from its log while agents run on.
 
+use intercom_testkit::harness::{self, Daemon, command, run};
 use nix::sys::signal::Signal;
 use rusqlite::Connection;
 use serde_json::json;
-
-use crate::harness::{Daemon, command, run};
 
 #[test]
 fn a_damaged_ledger_is_made_again_from_the_log_and_the_agent_gets_its_answer() {
@@ -60,7 +59,7 @@ fn a_damaged_ledger_is_made_again_from_the_log_and_the_agent_gets_its_answer() {
 
 #[test]
 fn a_ledger_is_not_made_where_there_is_no_database_or_of_another_machine() {
-    let dir = crate::harness::home("");
+    let dir = harness::home("");
     let none = run(command(dir.path()).args(["doctor", "--rebuild-ledger"]));
     assert_eq!(none.code, 1, "{none:?}");
     assert!(none.stderr.contains("nothing was started with this state directory yet"), "{none:?}");

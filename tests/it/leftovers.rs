@@ -2,11 +2,12 @@
 
 use std::time::{Duration, Instant};
 
+use intercom_testkit::client::PATIENCE;
+use intercom_testkit::harness::{Daemon, QUICK, command, is_alive, of_kind, run};
 use nix::sys::signal::{Signal, kill};
 use nix::unistd::Pid;
 use serde_json::{Value, json};
 
-use crate::harness::{Daemon, PATIENCE, QUICK, command, is_alive, of_kind, run};
 use crate::trees::marked;
 
 /// Without cgroups, so that every process has to be found.

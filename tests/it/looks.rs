@@ -4,10 +4,11 @@ use std::io::{BufRead, BufReader};
 use std::process::Stdio;
 use std::time::{Duration, Instant};
 
+use intercom_testkit::client::PATIENCE;
+use intercom_testkit::harness::{Daemon, command, run, wait_turns};
 use serde_json::json;
 
 use crate::first_use::{on_a_terminal, on_a_terminal_until};
-use crate::harness::{Daemon, PATIENCE, command, run, wait_turns};
 
 /// The words of a screen that is wrapped between words only are the words of the same text on one line.
 fn words(text: &str) -> Vec<String> {

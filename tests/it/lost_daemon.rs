@@ -9,11 +9,10 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::{Duration, Instant};
 
+use intercom_testkit::harness::{Daemon, Ran, acp_fixture, command, home, kill_all_in, output, run};
 use nix::sys::signal::{Signal, kill};
 use nix::unistd::Pid;
 use serde_json::{Value, json};
-
-use crate::harness::{Daemon, Ran, acp_fixture, command, home, kill_all_in, output, run};
 
 /// An absence of the daemon is noticed within this time, far below the 30 s that `run` waits for its agent.
 const AT_ONCE: Duration = Duration::from_secs(10);
@@ -42,7 +41,7 @@ fn commands(hint: &str) -> Vec<String> {
 fn follow_advice(dir: &Path, line: &str) -> Ran {
     let mut shell = Command::new("sh");
     let rest = line.strip_prefix("intercom ").unwrap_or_else(|| panic!("{line}"));
-    shell.args(["-c", &format!("exec '{}' {rest}", crate::harness::INTERCOM)]).env_clear();
+    shell.args(["-c", &format!("exec '{}' {rest}", crate::INTERCOM)]).env_clear();
     let own = command(dir);
     shell.envs(own.get_envs().filter_map(|(key, value)| Some((key, value?))));
     run(&mut shell)

@@ -34,7 +34,6 @@ mod failures;
 mod faults;
 mod first_use;
 mod full_disk;
-mod harness;
 mod interrupts;
 mod late_commands;
 mod layers;
@@ -55,13 +54,10 @@ mod process;
 mod protocol_doc;
 mod quarantine;
 mod quorum;
-mod seats;
 mod serve;
 mod sessions;
 mod shapes;
 mod shim_peers;
-#[path = "../fixtures/slack.rs"]
-mod slack;
 mod slack_bridge;
 mod slack_fake;
 mod stalls;
@@ -72,3 +68,5 @@ mod trees;
 mod viewers;
 mod web;
 mod webhook;
+
+const INTERCOM: &str = env!("CARGO_BIN_EXE_intercom");

@@ -1,8 +1,7 @@
 //! One line never ends a session: blanks that are none to JSON, and lines at which the daemon itself fails.
 
+use intercom_testkit::harness::{Daemon, QUICK, home, http, of_kind};
 use serde_json::{Value, json};
-
-use crate::harness::{Daemon, QUICK, home, http, of_kind};
 
 /// VT, FF, NEL, NBSP, EM SPACE, LINE SEPARATOR, IDEOGRAPHIC SPACE.
 const BLANKS: &[&str] = &["\u{b}", "\u{c}", "\u{85}", "\u{a0}", "\u{2003}", "\u{2028}", "\u{3000}"];

@@ -1,9 +1,9 @@
 //! A quorum holds from the risk on that it is set for: no claim of an agent, and no trick with its requests, makes fewer people enough.
 
+use intercom_testkit::harness::{Daemon, QUICK, profile, refused};
 use serde_json::{Value, json};
 
 use crate::access::{call, token, with_port};
-use crate::harness::{Daemon, QUICK, profile, refused};
 
 const QUORUM: &str = "[clearances]\nquorum = { medium = 2, high = 3 }\n";
 

@@ -7,13 +7,15 @@ use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 use std::time::{Duration, Instant};
 
+use intercom_testkit::client::PATIENCE;
+use intercom_testkit::harness::{
+    Daemon, SERVE, alive, command, fixture, home, kill_all_in, processes_in, run,
+};
 use nix::sys::signal::{Signal, kill};
 use nix::unistd::Pid;
 use serde_json::{Value, json};
 
-use crate::harness::{
-    Daemon, INTERCOM, PATIENCE, SERVE, alive, command, fixture, home, kill_all_in, processes_in, run,
-};
+use crate::INTERCOM;
 
 fn mode(path: &Path) -> u32 {
     path.metadata().unwrap_or_else(|error| panic!("{}: {error}", path.display())).permissions().mode()

@@ -3,10 +3,10 @@
 use std::io::Read;
 use std::path::PathBuf;
 
+use intercom_testkit::client::{PATIENCE, connect};
+use intercom_testkit::harness::{self, Daemon, is_alive};
 use nix::fcntl::{Flock, FlockArg};
 use nix::sys::signal::Signal;
-
-use crate::harness::{Daemon, PATIENCE, connect, is_alive};
 
 fn socket_of(daemon: &Daemon, session: &str) -> PathBuf {
     daemon.dir.path().join(format!("state/agents/{session}/1/sock"))
@@ -67,7 +67,7 @@ fn a_daemon_of_another_state_directory_neither_gets_the_agent_nor_ends_it() {
     daemon.wait_status(&session, "up");
     let pid = daemon.show(&session)["pid"].clone();
     // A copy of the database whose agents lead to the original.
-    let copy = crate::harness::home("");
+    let copy = harness::home("");
     let state = copy.path().join("state");
     std::fs::create_dir(&state).unwrap();
     let database = state.join("intercom.db");
@@ -90,7 +90,7 @@ fn a_copy_of_the_state_directory_that_is_served_elsewhere_ends_nothing_of_the_or
         daemon.wait_status(session, "up");
     }
     // As a person would copy it.
-    let copy = crate::harness::home("");
+    let copy = harness::home("");
     let status = std::process::Command::new("cp")
         .arg("-a")
         .arg(daemon.dir.path().join("state"))

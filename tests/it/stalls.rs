@@ -3,11 +3,10 @@
 use std::net::TcpListener;
 use std::time::Duration;
 
+use intercom_testkit::harness::{Daemon, QUICK, home, of_kind, profile, refused};
 use nix::sys::signal::{Signal, kill};
 use nix::unistd::Pid;
 use serde_json::{Value, json};
-
-use crate::harness::{Daemon, QUICK, home, of_kind, profile, refused};
 
 /// A second for everything, and less for an interrupt: its prompt must be written before the next step is due.
 const HASTY: &str = "[acp]\ninterrupt_quiet_seconds = 0.2\n[stall]\nsilent_after = '1s'\nno_cpu_after = '1s'\nstopped_after = '1s'\nverify = '1s'\n";

@@ -1,9 +1,8 @@
 //! Agents outlive the daemon: killed at every step, it loses nothing, doubles nothing, and finds its agents again.
 
+use intercom_testkit::harness::{self, Daemon, fixture, home, http, is_alive};
 use nix::sys::signal::Signal;
 use serde_json::{Value, json};
-
-use crate::harness::{Daemon, fixture, home, http, is_alive};
 
 /// What the fixture was sent, line by line, as it reported itself.
 fn received(events: &[Value]) -> Vec<Value> {
@@ -48,7 +47,7 @@ fn a_killed_daemon_finds_its_agents_again_and_nothing_is_lost_or_doubled() {
 
 #[test]
 fn a_daemon_that_leaves_its_agents_says_so_and_names_them() {
-    let dir = crate::harness::home(crate::harness::QUICK);
+    let dir = harness::home(harness::QUICK);
     let daemon = Daemon::start_in(dir, &["--on-stop", "leave"], &[]);
     let session = daemon.run(&["status:up", "serve"]);
     daemon.wait_status(&session, "up");

@@ -106,7 +106,7 @@ impl AcpBridge {
         std::mem::take(&mut *self.changed())
     }
 
-    /// A new client. It has gone when its `Inlet` is dropped; it is shown out when its `Outlet` ends.
+    /// A new client. It has gone when its `ClientInlet` is dropped; it is shown out when its `ClientOutlet` ends.
     pub(crate) fn connect(&self, who: Caller, manner: ConnectOptions) -> (ClientInlet, ClientOutlet) {
         let (inlet, inbox) = queue::inlet();
         let (outbox, outlet) = queue::outlet();

@@ -5,7 +5,7 @@
 //!   Slack ─► socket ─► slack_inbox ─► inbox ─► act ─► ops      written down, acknowledged, then done, once
 //! ```
 //! The daemon needs none of it: without tokens, without Slack, everything else works, and what should be seen is sent
-//! when it can be. What people do goes through operations as the operator they are. `kit` knows Block Kit and its limits,
+//! when it can be. What people do goes through operations as the operator they are. `block_kit` knows Block Kit and its limits,
 //! `card` what we say with it; both are pure, and so are `outbox` (who is next), `calls` (who is called) and `words`.
 
 use std::sync::Arc;

@@ -213,7 +213,7 @@ impl WebhookSender {
                     return;
                 }
                 WebhookOutcome::Retry(why) => {
-                    tracing::warn!(seq, why, "the webhook is tried again in {wait:?}")
+                    tracing::warn!(seq, why, "the webhook is tried again in {wait:?}");
                 }
             }
             tokio::time::sleep(wait).await;

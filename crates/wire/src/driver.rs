@@ -1,6 +1,6 @@
 //! Drivers turn an agent's messages into domain terms and back, one file per protocol.
 //!
-//! Sans-I/O: frames in, [`Said`] out; [`Outbound`] in, text out. What is open and what may be sent is the session's
+//! Sans-I/O: frames in, [`AgentMessage`] out; [`AgentCommand`] in, text out. What is open and what may be sent is the session's
 //! business, not the driver's. What a driver has to remember goes into the session's snapshot.
 //!
 //! Like `wire`, it may not panic, whatever an agent says.

@@ -23,11 +23,13 @@ use std::collections::{BTreeMap, VecDeque};
 use serde_json::json;
 use serde_json::value::RawValue;
 
-use self::open_request::{RelayedRequestStage, RelayedRequest, RelayedSession, RelayedSetup};
-use super::message::{self, RelayedFields, ClientRequestKind};
+use self::open_request::{RelayedRequest, RelayedRequestStage, RelayedSession, RelayedSetup};
+use super::message::{self, ClientRequestKind, RelayedFields};
 use intercom_types::{Json, PromptId, RequestId};
 use intercom_wire::frame::Frame;
-use intercom_wire::jsonrpc::{self, InvalidRpcMessage, INTERNAL_ERROR, INVALID_REQUEST, RpcMessage, PARSE_ERROR};
+use intercom_wire::jsonrpc::{
+    self, INTERNAL_ERROR, INVALID_REQUEST, InvalidRpcMessage, PARSE_ERROR, RpcMessage,
+};
 
 /// Requests of the client under way. One more is answered with an error: not reading on would keep its answers from us.
 const MAX_OPEN: usize = 1024;
@@ -130,7 +132,9 @@ impl PendingRelayRequests {
 
     /// Nothing that was read is unsent, and nothing is unanswered but prompts, which are answered when they are done.
     pub(super) fn is_settled(&self) -> bool {
-        let done = |open: &RelayedRequest| open.kind == ClientRequestKind::Prompt && open.stage == RelayedRequestStage::Sent;
+        let done = |open: &RelayedRequest| {
+            open.kind == ClientRequestKind::Prompt && open.stage == RelayedRequestStage::Sent
+        };
         self.priority.is_empty()
             && self.waiting.is_empty()
             && self.closing.is_empty()
@@ -249,7 +253,12 @@ impl PendingRelayRequests {
                     Some(RelayedCancel::Request(id)) => open.id == *id,
                     None => false,
                 };
-                for open in self.open.iter_mut().filter(taken_back).filter(|open| open.stage == RelayedRequestStage::Sent) {
+                for open in self
+                    .open
+                    .iter_mut()
+                    .filter(taken_back)
+                    .filter(|open| open.stage == RelayedRequestStage::Sent)
+                {
                     open.cancel = Some(text.clone());
                 }
                 text
@@ -284,7 +293,10 @@ impl PendingRelayRequests {
                 self.to_client.push_back(text.to_owned());
             }
             RpcMessage::Answer { id: Some(id), result } => {
-                let answered = self.open.iter().position(|open| open.id == id && open.stage == RelayedRequestStage::Sent);
+                let answered = self
+                    .open
+                    .iter()
+                    .position(|open| open.id == id && open.stage == RelayedRequestStage::Sent);
                 if let Some(answered) = answered {
                     let open = self.open.remove(answered);
                     self.record_answer(open, result);
@@ -299,7 +311,8 @@ impl PendingRelayRequests {
 
     /// The daemon does not need an answer any more. The client still gives one, and the daemon knows what to make of it.
     fn cancel_daemon_request(&mut self, fields: &RelayedFields) {
-        let ours = self.daemon_requests.iter().find(|(_, theirs)| Some(*theirs) == fields.request_id.as_ref());
+        let ours =
+            self.daemon_requests.iter().find(|(_, theirs)| Some(*theirs) == fields.request_id.as_ref());
         if let Some((ours, _)) = ours {
             self.to_client.push_back(cancel(ours));
         }

@@ -12,8 +12,8 @@ use tokio_tungstenite::tungstenite::{
     self, Message, protocol::CloseFrame, protocol::frame::coding::CloseCode,
 };
 
-use super::pending_requests::PendingRelayRequests;
 use super::daemon_socket::{self, DaemonConnector, DaemonSocket, DaemonSocketReader};
+use super::pending_requests::PendingRelayRequests;
 use super::stdio::{self, StdinFrames};
 use crate::cli::failure::CliFailure;
 use crate::cli::output;
@@ -119,8 +119,18 @@ impl<'a> Relay<'a> {
                 break;
             }
             let happened = {
-                let Self { ledger, inbox, input, output, written, link, connecting, closing, stdout_closed: deaf, .. } =
-                    &mut self;
+                let Self {
+                    ledger,
+                    inbox,
+                    input,
+                    output,
+                    written,
+                    link,
+                    connecting,
+                    closing,
+                    stdout_closed: deaf,
+                    ..
+                } = &mut self;
                 let (sender, reader) = match link {
                     Some(link) => (link.sender.as_ref(), Some(&mut link.reader)),
                     None => (None, None),
@@ -156,7 +166,8 @@ impl<'a> Relay<'a> {
                 }
             }
             RelayEvent::Sendable(true) => {
-                let message = self.ledger.next_for_daemon().map_or_else(|| self.close_message(), Message::text);
+                let message =
+                    self.ledger.next_for_daemon().map_or_else(|| self.close_message(), Message::text);
                 if let Some(sender) = self.link.as_ref().and_then(|link| link.sender.as_ref()) {
                     sender.try_send(message).ok(); // as above
                 }
@@ -276,7 +287,9 @@ impl<'a> Relay<'a> {
         }
         match dead {
             Some(why) => Err(CliFailure::failed(why).into()),
-            None if untold => Err(CliFailure::failed("the daemon is away, and was not told everything").into()),
+            None if untold => {
+                Err(CliFailure::failed("the daemon is away, and was not told everything").into())
+            }
             None => Ok(()),
         }
     }

@@ -10,7 +10,7 @@ use super::super::failure::CliFailure;
 use super::super::{CliContext, output};
 use super::config_file::{self, ConfigFileEdit};
 use super::install::ArchivePackage;
-use super::registry::{RegistryEntry, InstallRecipe, PlatformArchive, platform};
+use super::registry::{InstallRecipe, PlatformArchive, RegistryEntry, platform};
 use intercom_daemon::config::{AgentProfile, FETCHED_WITHIN_SECONDS, Protocol, catalog_agent};
 use intercom_daemon::remote::RemoteUrl;
 use intercom_types::text::clean;
@@ -80,7 +80,8 @@ pub(super) fn run(args: &AddAgentArgs, cx: &CliContext) -> anyhow::Result<()> {
         }
     }
     config_file::check(&name, &profile)?;
-    let edit = (!args.print).then(|| ConfigFileEdit::adding(&cx.paths.config, &name, &profile)).transpose()?;
+    let edit =
+        (!args.print).then(|| ConfigFileEdit::adding(&cx.paths.config, &name, &profile)).transpose()?;
     if let Some((package, archive)) = package {
         package.install(&archive)?;
     }
@@ -124,7 +125,12 @@ fn read(file: &Path) -> anyhow::Result<String> {
 }
 
 /// The archive on this machine, and what is to be made of it.
-fn local_archive(target: &PlatformArchive, args: &AddAgentArgs, name: &str, cx: &CliContext) -> anyhow::Result<(PathBuf, ArchivePackage)> {
+fn local_archive(
+    target: &PlatformArchive,
+    args: &AddAgentArgs,
+    name: &str,
+    cx: &CliContext,
+) -> anyhow::Result<(PathBuf, ArchivePackage)> {
     let local = Some(PathBuf::from(&target.archive)).filter(|path| path.is_absolute());
     let Some(archive) = args.archive.clone().or(local) else {
         return Err(download_it(target, &args.file).into());

@@ -4,9 +4,9 @@ use std::ffi::OsStr;
 use std::io::Read as _;
 use std::path::Path;
 
-use super::known_agents::{VisibleLogin, LocalMachine, login};
+use super::known_agents::{LocalMachine, VisibleLogin, login};
 use super::{Check, find};
-use intercom_daemon::config::{AgentProfile, Config, FETCHER, AGENT_CATALOG, CatalogAgent};
+use intercom_daemon::config::{AGENT_CATALOG, AgentProfile, CatalogAgent, Config, FETCHER};
 
 /// The first line of a script, as far as it is read.
 const FIRST_LINE: u64 = 256;

@@ -6,11 +6,11 @@ use std::path::{Path, PathBuf};
 use std::process::Stdio;
 use std::time::Duration;
 
-use super::{Check, CheckStatus, find, configured_agents};
+use super::{Check, CheckStatus, configured_agents, find};
 use crate::cli::daemon::InstalledService;
 use crate::cli::daemon_info::DaemonInfo;
 use crate::cli::{CliContext, shell_variables};
-use intercom_daemon::config::{Config, FETCHER, AGENT_CATALOG, CatalogAgent};
+use intercom_daemon::config::{AGENT_CATALOG, CatalogAgent, Config, FETCHER};
 
 /// Asking for its version takes it a fraction of a second.
 const NODE_ANSWERS_WITHIN: Duration = Duration::from_secs(5);
@@ -57,7 +57,11 @@ impl NodeInstallation {
 }
 
 /// The agents of the configuration, and those that everybody knows. Variables count where the daemon was started: those of this shell only if there is no daemon.
-pub(in crate::cli) async fn agents(config: &Config, daemon: Option<&DaemonInfo>, cx: &CliContext) -> Vec<Check> {
+pub(in crate::cli) async fn agents(
+    config: &Config,
+    daemon: Option<&DaemonInfo>,
+    cx: &CliContext,
+) -> Vec<Check> {
     let path = std::env::var_os("PATH");
     let program = |name: &str| find(Path::new(name), path.as_deref());
     let node = match program("node") {
@@ -72,8 +76,14 @@ pub(in crate::cli) async fn agents(config: &Config, daemon: Option<&DaemonInfo>,
     };
     let home = std::env::var_os("HOME").map(PathBuf::from);
     let is_service = InstalledService::installed(cx).is_some();
-    let machine =
-        LocalMachine { program: &program, node, is_set: &is_set, is_set_here: &is_set_here, is_service, home };
+    let machine = LocalMachine {
+        program: &program,
+        node,
+        is_set: &is_set,
+        is_set_here: &is_set_here,
+        is_service,
+        home,
+    };
     let mut checks = configured_agents::checks(config, path.as_deref(), &machine);
     checks.extend(report(config, &machine));
     checks
@@ -88,7 +98,8 @@ async fn version(node: &Path) -> Option<String> {
 
 fn report(config: &Config, machine: &LocalMachine) -> Vec<Check> {
     // A profile of the same name has a check of its own.
-    let ours: Vec<&CatalogAgent> = AGENT_CATALOG.iter().filter(|known| !config.agents.contains_key(known.name)).collect();
+    let ours: Vec<&CatalogAgent> =
+        AGENT_CATALOG.iter().filter(|known| !config.agents.contains_key(known.name)).collect();
     let can_fetch = (machine.program)(FETCHER).is_some();
     let (mut agents, mut missing, mut strangers) = (Vec::new(), Vec::new(), Vec::new());
     let mut on_node = Vec::new();
@@ -146,7 +157,8 @@ fn is_for_node(program: &Path) -> bool {
 
 /// A warning if an agent that can be started cannot run.
 fn node(machine: &LocalMachine, agents: &[&CatalogAgent]) -> Check {
-    let names = |agents: &[&CatalogAgent]| agents.iter().map(|known| known.name).collect::<Vec<_>>().join(", ");
+    let names =
+        |agents: &[&CatalogAgent]| agents.iter().map(|known| known.name).collect::<Vec<_>>().join(", ");
     let Some(node) = &machine.node else {
         return if agents.is_empty() {
             Check::ok("node", "none; some agents need it")
@@ -185,7 +197,11 @@ pub(super) enum VisibleLogin {
 pub(super) fn login(known: &CatalogAgent, machine: &LocalMachine) -> VisibleLogin {
     let set = |name: &&str| (machine.is_set)(name);
     if let Some(key) = known.keys.iter().find(|key| key.iter().all(&set)) {
-        return VisibleLogin::Found(format!("{} {} set", key.join(", "), if key.len() == 1 { "is" } else { "are" }));
+        return VisibleLogin::Found(format!(
+            "{} {} set",
+            key.join(", "),
+            if key.len() == 1 { "is" } else { "are" }
+        ));
     }
     let file = machine.home.as_ref().and_then(|home| {
         known
@@ -237,12 +253,15 @@ mod tests {
 
     fn checks(programs: &[&str], node: Option<&str>, set: &[&str], home: Option<&Path>) -> Vec<Check> {
         let program = |name: &str| programs.contains(&name).then(|| Path::new("/bin").join(name));
-        let node =
-            node.map(|version| NodeInstallation { program: "/bin/node".into(), version: Some(version.to_owned()) });
+        let node = node.map(|version| NodeInstallation {
+            program: "/bin/node".into(),
+            version: Some(version.to_owned()),
+        });
         let is_set = |name: &str| set.contains(&name);
         let home = home.map(Path::to_owned);
         let (is_set_here, is_service) = (&is_set, false);
-        let machine = LocalMachine { program: &program, node, is_set: &is_set, is_set_here, is_service, home };
+        let machine =
+            LocalMachine { program: &program, node, is_set: &is_set, is_set_here, is_service, home };
         report(&Config::default(), &machine)
     }
 

@@ -14,7 +14,7 @@ use tokio::time::{Instant, sleep};
 use super::{UNIT, systemctl};
 use crate::cli::daemon_info::{DaemonInfo, StartedBy};
 use crate::cli::failure::CliFailure;
-use crate::cli::start::{KeptVariables, DaemonStarter};
+use crate::cli::start::{DaemonStarter, KeptVariables};
 use crate::cli::time::{age, date_time_zone};
 use crate::cli::url::url;
 use crate::cli::{CliContext, output};

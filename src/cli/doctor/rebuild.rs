@@ -41,7 +41,10 @@ pub(super) fn run(dry_run: bool, cx: &CliContext) -> anyhow::Result<()> {
     let shows = !cx.json && std::io::stderr().is_terminal();
     let mut show = |progress: RebuildProgress| {
         if shows {
-            output::replace_line(&format!("reading the log: {} of {} events", progress.events, progress.total));
+            output::replace_line(&format!(
+                "reading the log: {} of {} events",
+                progress.events, progress.total
+            ));
         }
     };
     let rebuild = lifecycle::rebuild_ledger(&cx.paths, mode, &mut show)
@@ -63,7 +66,9 @@ fn report(rebuild: &LedgerRebuild, mode: RebuildMode, cx: &CliContext) -> anyhow
     if differs && !replaced {
         let rows = plural(rebuild.differences.len(), "row");
         let hint = format!("{} doctor --rebuild-ledger replaces them", cx.command_prefix);
-        return Err(CliFailure::failed(format!("{rows} of the ledger differ from the log")).hint(hint).into());
+        return Err(CliFailure::failed(format!("{rows} of the ledger differ from the log"))
+            .hint(hint)
+            .into());
     }
     Ok(())
 }

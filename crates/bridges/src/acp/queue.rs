@@ -65,7 +65,7 @@ pub struct ClientMessage {
     room: OwnedSemaphorePermit,
 }
 
-/// The connection's side of an [`Outlet`].
+/// The connection's side of an [`ClientOutlet`].
 #[derive(Debug, Clone)]
 pub(super) struct ClientOutbox {
     messages: mpsc::Sender<ClientMessage>,

@@ -1,8 +1,8 @@
 //! Block Kit whose limits cannot be broken: whatever is put in, what comes out is something that Slack takes.
 //!
-//! Too long is cut by character, with `…`. Text comes in two sorts. `Words` and `Plain` are ours: they are made from
-//! string literals, and what others wrote gets in only by `said`, which takes all power from it. `Blocks::code` and
-//! `Blocks::prose` take the text of others as it is: there Slack reads no marks, so that nothing has to be changed
+//! Too long is cut by character, with `…`. Text comes in two sorts. `MrkdwnText` and `PlainText` are ours: they are made from
+//! string literals, and what others wrote gets in only by `untrusted`, which takes all power from it. `BlockBuilder::code` and
+//! `BlockBuilder::prose` take the text of others as it is: there Slack reads no marks, so that nothing has to be changed
 //! except characters that nobody could see.
 
 mod blocks;

@@ -303,14 +303,14 @@ impl InteractionHandler {
                     url = None;
                 }
                 Err(SlackCallError::Unsure(why)) if url.is_some() && !why.starts_with("no answer") => {
-                    url = None
+                    url = None;
                 }
                 Err(trouble @ (SlackCallError::Refused(_) | SlackCallError::Setup(_))) => {
                     tracing::warn!(%trouble, "a private answer was not taken");
                     return;
                 }
                 Err(SlackCallError::Slow(longer)) => {
-                    tokio::time::sleep(longer.min(Duration::from_secs(10))).await
+                    tokio::time::sleep(longer.min(Duration::from_secs(10))).await;
                 }
                 Err(_) => tokio::time::sleep(wait).await,
             }

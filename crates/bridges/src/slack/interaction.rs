@@ -1,5 +1,5 @@
 //! A person's action in Slack, read from an envelope. Only the fields that we use are read, and none is
-//! required: an envelope that cannot be understood is [`Deed::Unknown`], never an error.
+//! required: an envelope that cannot be understood is [`Interaction::Unknown`], never an error.
 
 use std::borrow::Cow;
 

@@ -395,7 +395,7 @@ impl PublisherState {
             Event::SessionUnenforced(unenforced) => news.push(note(ThreadNote::Unenforced(unenforced.why))),
             Event::SpendCapped(capped) => news.push(note(ThreadNote::Capped(capped.why))),
             Event::SessionResumed(resumed) => {
-                news.push(CardUpdate::Resumed { session, by: Some(resumed.by) })
+                news.push(CardUpdate::Resumed { session, by: Some(resumed.by) });
             }
             Event::SessionEnded(SessionEnded { reason, .. })
             | Event::SessionParked(SessionParked { reason, .. }) => {

@@ -218,7 +218,7 @@ impl WebApi {
         let place = self
             .query("files.getUploadURLExternal", &[("filename", name.to_owned()), ("length", length)])
             .await
-            .map_err(SlackCallError::as_retryable)?;
+            .map_err(SlackCallError::into_retryable)?;
         let (Some(url), Some(id)) = (place["upload_url"].as_str(), place["file_id"].as_str()) else {
             return Err(SlackCallError::Refused("there is no place to upload to".to_owned()));
         };
@@ -231,7 +231,7 @@ impl WebApi {
             content.as_bytes(),
             context(None, &span),
         );
-        self.with_timeout(put).await.map_err(SlackCallError::as_retryable)?;
+        self.with_timeout(put).await.map_err(SlackCallError::into_retryable)?;
         let body = json!({
             "files": [{ "id": id, "title": title }], "channel_id": channel, "thread_ts": thread,
         });
@@ -316,7 +316,7 @@ fn context<'a>(token: Option<&'a SlackApiToken>, span: &'a Span) -> SlackClientA
 
 impl SlackCallError {
     /// Treats the trouble of a read-only call as temporary: the call can be repeated in any case.
-    fn as_retryable(self) -> Self {
+    fn into_retryable(self) -> Self {
         match self {
             Self::Unsure(why) => Self::Later(why),
             other => other,

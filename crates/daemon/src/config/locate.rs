@@ -2,7 +2,7 @@
 //!
 //! The parser knows byte spans but not paths, its errors know a span or a path but not both, and spans repeat (the
 //! implicit tables of `a.b.c = 1`). So before the document is handed to serde every span in it is replaced by a
-//! number, its index in [`Places`]. The span of an error is then the place of the error, without guessing.
+//! number, its index in [`DocumentMap`]. The span of an error is then the place of the error, without guessing.
 
 use std::fmt;
 use std::ops::Range;

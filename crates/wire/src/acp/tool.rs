@@ -66,7 +66,7 @@ impl<'a> ToolCall<'a> {
         };
         match string(sort).as_deref() {
             Some("diff") => {
-                self.edits.push(ToolCallEdit { path: string(path), old: string(old), new: string(new) })
+                self.edits.push(ToolCallEdit { path: string(path), old: string(old), new: string(new) });
             }
             Some("content") => self.texts.extend(string(optional_fields(content, ["text"])[0])),
             _ => {}

@@ -239,7 +239,7 @@ impl AcpDriver {
                 said.push(self.handle_request(id, &method, params, text));
             }
             Ok((RpcMessage::Answer { id, result }, text)) => {
-                self.handle_answer(id.as_ref(), result, text, said)
+                self.handle_answer(id.as_ref(), result, text, said);
             }
             // Whoever printed it cannot be told: it may be a banner.
             Err(bad) => said.push(rejected(text, bad.to_string(), None, None, None)),
@@ -323,7 +323,7 @@ impl AcpDriver {
                 said.push(self.controls());
             }
             UpdateDetail::Title(title) => {
-                said.push(AgentMessage::Title(title.and_then(|title| agent::title(&title))))
+                said.push(AgentMessage::Title(title.and_then(|title| agent::title(&title))));
             }
             UpdateDetail::Plan(steps) => {
                 self.memory.worked = true;
@@ -494,7 +494,7 @@ impl AcpDriver {
                 self.handle_open_failure(error, said);
             }
             (PendingCall::Initialize | PendingCall::Authenticate, Err(error)) => {
-                self.report_unusable(error, said)
+                self.report_unusable(error, said);
             }
             (PendingCall::Prompt, Ok(result)) => self.end_turn(result, text, said),
             (PendingCall::Prompt, Err(error)) => self.fail_turn(error, text, said),
@@ -505,7 +505,7 @@ impl AcpDriver {
             }
             (PendingCall::Steer, result) => self.handle_steering_answer(number, result, text, said),
             (PendingCall::Other, _) => {
-                said.push(AgentMessage::Unknown { message: text.to_json(), fault: None })
+                said.push(AgentMessage::Unknown { message: text.to_json(), fault: None });
             }
         }
     }

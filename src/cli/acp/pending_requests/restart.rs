@@ -2,8 +2,8 @@
 
 use serde_json::json;
 
-use super::open_request::{RelayedRequestStage, RelayedRequest, RelayedSession};
-use super::{PendingRelayRequests, RelayLinkState, QueuedForDaemon, attach_prompted, cancel};
+use super::open_request::{RelayedRequest, RelayedRequestStage, RelayedSession};
+use super::{PendingRelayRequests, QueuedForDaemon, RelayLinkState, attach_prompted, cancel};
 use crate::cli::acp::message::{self, RelayedResumeParams};
 use intercom_types::Json;
 use intercom_wire::jsonrpc::{self, INTERNAL_ERROR};
@@ -58,7 +58,9 @@ impl PendingRelayRequests {
                 attach_prompted(open, &mut self.sessions);
                 // What took back several goes behind the last of them.
                 let cancel = open.cancel.clone();
-                let later = |open: &RelayedRequest| open.stage == RelayedRequestStage::Broken && open.cancel == cancel;
+                let later = |open: &RelayedRequest| {
+                    open.stage == RelayedRequestStage::Broken && open.cancel == cancel
+                };
                 if !self.open[at + 1..].iter().any(later) {
                     self.priority.extend(cancel);
                 }

@@ -5,7 +5,7 @@
 //!      └─► lane of a session ──────► take ─► its stream      ├─► the last of all of them, to be sent again
 //!              └─ without a stream: moved to the connection's ┘
 //! ```
-//! No clock, nothing that waits: whoever puts looks at [`Lanes::is_full`] first.
+//! No clock, nothing that waits: whoever puts looks at [`StreamQueues::is_full`] first.
 
 use std::collections::{HashMap, VecDeque};
 use std::sync::Arc;

@@ -7,7 +7,7 @@ use super::controls::{Button, InputElement, UniqueIds};
 use super::part::{BlockPart, PartPriority};
 use super::{MrkdwnText, PlainText, block_limits};
 
-/// A message to post: blocks, and a line for notifications. Only made by [`Blocks::message`], so that it
+/// A message to post: blocks, and a line for notifications. Only made by [`BlockBuilder::message`], so that it
 /// fits.
 #[derive(Debug, Clone, PartialEq, Serialize)]
 pub(in crate::slack) struct CardMessage {

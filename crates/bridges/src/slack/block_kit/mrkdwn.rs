@@ -5,7 +5,7 @@ use serde_json::{Value, json};
 use intercom_types::Time;
 use intercom_types::text::clean;
 
-/// Markup that we composed. What others wrote gets in only by [`Words::said`]; a `String` does not fit anywhere else.
+/// Markup that we composed. What others wrote gets in only by [`MrkdwnText::untrusted`]; a `String` does not fit anywhere else.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub(in crate::slack) struct MrkdwnText(Vec<MrkdwnSpan>);
 

@@ -37,7 +37,7 @@ impl SlackView {
         }
     }
 
-    /// Something to read; with [`View::submit`], something to fill in.
+    /// Something to read; with [`SlackView::submit`], something to fill in.
     pub(in crate::slack) fn modal(
         callback: &'static str,
         title: impl Into<PlainText>,

@@ -22,6 +22,15 @@ pub(super) fn unknown(message: Json) -> Event {
     Event::UnknownMessage(UnknownMessage { message, why: None })
 }
 
+/// The event for an agent's answer to a request for its sessions: an error is recorded as it came, since it answers no setting.
+fn session_list(result: Json, ok: bool) -> Event {
+    if ok {
+        Event::AgentSessions(RawMessage(result))
+    } else {
+        Event::Other { kind: EventKind::SettingRefused.as_str().into(), data: result }
+    }
+}
+
 /// Banners and noise are no work; the first usable message is.
 fn is_work(said: &AgentMessage) -> bool {
     !matches!(
@@ -78,21 +87,25 @@ impl SessionState {
         true
     }
 
+    fn note_activity(&mut self, said: &AgentMessage, out: &mut EffectSink<'_, '_>) {
+        match said {
+            AgentMessage::Heartbeat { fingerprint, .. } => self.beats(*fingerprint, out),
+            // The agent lets go of a turn that we cancelled: that does not mean that it will work.
+            AgentMessage::TurnEnd { .. } if self.turns.cancelled_by.is_some() => {}
+            AgentMessage::Echo(_) => {}
+            _ => self.alive("output", out),
+        }
+        if is_work(said) {
+            self.speaks(out);
+        }
+    }
+
     pub(super) fn agent_message(&mut self, said: AgentMessage, out: &mut EffectSink<'_, '_>) {
         self.not_quiet(Some(&said), out);
         if self.is_late_end(&said, out) {
             return;
         }
-        match &said {
-            AgentMessage::Heartbeat { fingerprint: mark, .. } => self.beats(*mark, out),
-            // That it lets go of a turn that we cancelled does not mean that it will work.
-            AgentMessage::TurnEnd { .. } if self.turns.cancelled_by.is_some() => {}
-            AgentMessage::Echo(_) => {}
-            _ => self.alive("output", out),
-        }
-        if is_work(&said) {
-            self.speaks(out);
-        }
+        self.note_activity(&said, out);
         match said {
             AgentMessage::Status { params } => out.record(Event::Status(RawMessage(params))),
             AgentMessage::Heartbeat { params, progress, fingerprint: _, steps } => {
@@ -116,30 +129,23 @@ impl SessionState {
             AgentMessage::Echo(event) => out.record(event),
             AgentMessage::Update { params } => out.record(Event::Update(RawMessage(params))),
             AgentMessage::DriverText { text } => {
-                self.send(AgentCommand::Text(text), OutboundKind::Other, out)
+                self.send(AgentCommand::Text(text), OutboundKind::Other, out);
             }
             AgentMessage::Ready {
-                supports_steering: steers,
-                supports_session_list: lists,
+                supports_steering,
+                supports_session_list,
                 resumed,
-                prompt_capabilities: takes,
+                prompt_capabilities,
                 info,
             } => {
-                self.agent.lists = lists;
-                self.agent.told.takes = Some(takes);
+                self.agent.lists = supports_session_list;
+                self.agent.told.takes = Some(prompt_capabilities);
                 if !resumed {
                     self.agent.told.spent.reset_process_cost();
                 }
-                self.ready(steers, Some(info), !resumed, out);
+                self.ready(supports_steering, Some(info), !resumed, out);
             }
-            AgentMessage::SessionList { result, ok: true } => {
-                out.record(Event::AgentSessions(RawMessage(result)))
-            }
-            // The agent's error as it came: this one answers no setting.
-            AgentMessage::SessionList { result, ok: false } => {
-                let kind = EventKind::SettingRefused.as_str().into();
-                out.record(Event::Other { kind, data: result });
-            }
+            AgentMessage::SessionList { result, ok } => out.record(session_list(result, ok)),
             AgentMessage::LogInNeeded { reason, words, how, untouched } => {
                 self.failures.wants_log_in(&reason, &words, how);
                 self.failures.untouched = untouched;
@@ -149,13 +155,10 @@ impl SessionState {
             AgentMessage::SteeringRefused { message, no_turn } => self.not_steered(message, no_turn, out),
             AgentMessage::Limited { kind, resets, params } => self.limited(kind, resets, params, out),
             AgentMessage::Clearance(ask) => self.open_clearance(ask, RequestAssessment::default(), out),
-            // What nobody has looked at is not done.
-            AgentMessage::HostCall(errand) => {
-                self.request_host_call(
-                    *errand,
-                    HostCallAssessment::Refused(HostCallError::failed("its agent has gone")),
-                    out,
-                );
+            // Nobody assessed it, so it is not performed.
+            AgentMessage::HostCall(call) => {
+                let refused = HostCallAssessment::Refused(HostCallError::failed("its agent has gone"));
+                self.request_host_call(*call, refused, out);
             }
             AgentMessage::Question { request, text, sort, params, line } => {
                 if self.is_open(&request) {
@@ -173,11 +176,11 @@ impl SessionState {
                 self.tool(acts, params, out);
             }
             AgentMessage::Outcome { request, outcome, params } => {
-                self.outcome(&request, outcome, params, out)
+                self.outcome(&request, outcome, params, out);
             }
             // Nothing ends, but nothing that was said is lost.
             AgentMessage::TurnEnd { message, .. } if self.turns.turn.is_none() => {
-                out.record(unknown(message))
+                out.record(unknown(message));
             }
             AgentMessage::TurnEnd { stop_reason, tokens, params, failed, .. } => {
                 self.agent.told.spent.add_turn(tokens);

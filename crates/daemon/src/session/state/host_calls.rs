@@ -196,7 +196,7 @@ impl SessionState {
         let (terminal, verb) = (terminal.clone(), *verb);
         match (verb, self.errands.terminal(&terminal).and_then(|terminal| terminal.ended.clone())) {
             (TerminalOperation::Wait | TerminalOperation::Kill, Some(exit)) => {
-                self.answer_terminal_wait(request, &terminal, verb, exit, out)
+                self.answer_terminal_wait(request, &terminal, verb, exit, out);
             }
             (TerminalOperation::Wait, None) => {}
             // What is released is ended first.

@@ -165,7 +165,7 @@ fn keep(said: AgentMessage, out: &mut EffectSink<'_, '_>) {
         AgentMessage::Status { params } => out.record(Event::Status(RawMessage(params))),
         AgentMessage::Heartbeat { params, .. } => out.record(Event::Heartbeat(RawMessage(params))),
         AgentMessage::Update { params } | AgentMessage::Tool { params, .. } => {
-            out.record(Event::Update(RawMessage(params)))
+            out.record(Event::Update(RawMessage(params)));
         }
         AgentMessage::Echo(event) => out.record(event),
         AgentMessage::Rejected { rejection, .. } => out.record(Event::LineRejected(LineRejected(rejection))),

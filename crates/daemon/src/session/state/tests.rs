@@ -619,6 +619,19 @@ impl Seen {
     }
 }
 
+fn assessment(state: &SessionState, how: u8) -> RequestAssessment {
+    match how {
+        0 => decisions::ruled(Outcome::Allow),
+        1 => decisions::ruled(Outcome::Deny),
+        2 => decisions::ruled(Outcome::Ask),
+        3 => decisions::limited(5, Verdict::Approve),
+        4 => presets::forbidden(state, &[Preset::ReadOnly, Preset::Sandbox]),
+        5 => presets::forbidden(state, &[Preset::Safe, Preset::Sandbox]),
+        6 => presets::forbidden(state, &[Preset::ReadOnly, Preset::Safe, Preset::Sandbox]),
+        _ => RequestAssessment { needed: 2, ..decisions::limited(5, Verdict::Deny) },
+    }
+}
+
 fn input(world: &World, act: &Act, seen: &Seen) -> Option<SessionInput> {
     fn nth<T: Copy>(items: impl ExactSizeIterator<Item = T>, at: usize) -> Option<T> {
         let (len, mut items) = (items.len(), items);
@@ -644,16 +657,7 @@ fn input(world: &World, act: &Act, seen: &Seen) -> Option<SessionInput> {
         }
         Act::Ask(how, request) => {
             state.pid()?;
-            let assessed = match how {
-                0 => decisions::ruled(Outcome::Allow),
-                1 => decisions::ruled(Outcome::Deny),
-                2 => decisions::ruled(Outcome::Ask),
-                3 => decisions::limited(5, Verdict::Approve),
-                4 => presets::forbidden(state, &[Preset::ReadOnly, Preset::Sandbox]),
-                5 => presets::forbidden(state, &[Preset::Safe, Preset::Sandbox]),
-                6 => presets::forbidden(state, &[Preset::ReadOnly, Preset::Safe, Preset::Sandbox]),
-                _ => RequestAssessment { needed: 2, ..decisions::limited(5, Verdict::Deny) },
-            };
+            let assessed = assessment(state, *how);
             SessionInput::ClearanceRequested(Box::new(ask(&request.to_string())), Box::new(assessed))
         }
         Act::Expire => SessionInput::Expire,

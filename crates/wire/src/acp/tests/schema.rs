@@ -138,7 +138,7 @@ fn every_update_is_kept_and_understood_where_we_act_on_it() {
         "config []",
         r#"title Some("t")"#,
         "title None",
-        r#"Usage { used: Some(110), size: Some(200000), cost: Some(Cost { amount: 0.0018, currency: Some("USD") }) }"#,
+        r#"ContextUsage { used: Some(110), size: Some(200000), cost: Some(SessionCost { amount: 0.0018, currency: Some("USD") }) }"#,
     ];
     assert_eq!(acted, expected);
 }
@@ -157,7 +157,7 @@ fn invented_updates_and_fields_are_just_words() {
         (
             r#"{"update":{"sessionUpdate":"usage_update","used":-1,"size":"big","cost":7}}"#,
             Some("usage_update"),
-            "Usage { used: None, size: None, cost: None }",
+            "ContextUsage { used: None, size: None, cost: None }",
         ),
         (
             r#"{"update":{"sessionUpdate":"plan","entries":[7,{"status":"completed"}]}}"#,

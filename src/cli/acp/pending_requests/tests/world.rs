@@ -245,10 +245,10 @@ impl RelayWorld {
             }
             RelayScenarioStep::Pump(count) => self.pump(ledger, count),
             RelayScenarioStep::DaemonAnswers(at) if !self.heard.is_empty() => {
-                self.answer(ledger, at % self.heard.len())
+                self.answer(ledger, at % self.heard.len());
             }
             RelayScenarioStep::DaemonCommits(at) if !self.heard.is_empty() => {
-                self.commit(at % self.heard.len())
+                self.commit(at % self.heard.len());
             }
             RelayScenarioStep::DaemonAsks if self.connected => {
                 self.permissions += 1;

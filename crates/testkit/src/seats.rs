@@ -9,83 +9,42 @@ mod websocket;
 
 use std::collections::HashSet;
 use std::fmt;
-use std::net::TcpStream;
-use std::os::fd::OwnedFd;
-use std::os::unix::net::UnixStream;
 use std::path::Path;
 use std::sync::mpsc::{Receiver, RecvTimeoutError};
 use std::time::{Duration, Instant};
 
 use serde_json::{Value, json};
 
-pub(crate) use http::{Answer, Line, exchange};
-pub(crate) use stdio::Framing;
-pub(crate) use websocket::Frames;
+pub use stdio::Framing;
 
-use crate::harness::{Daemon, PATIENCE, acp_fixture, connect};
-
-pub(crate) const PORT: &str = "[api]\nlisten = \"127.0.0.1:0\"\n";
+use crate::client::{PATIENCE, Place};
+use crate::harness::{Daemon, acp_fixture};
 
 /// The profile `fixture`: the ACP fixture agent with these switches.
-pub(crate) fn fixture(switches: &[&str]) -> String {
+pub fn fixture(switches: &[&str]) -> String {
     named("fixture", switches)
 }
 
 /// The same under another name.
-pub(crate) fn named(name: &str, switches: &[&str]) -> String {
+pub fn named(name: &str, switches: &[&str]) -> String {
     let command = json!(acp_fixture());
     format!("[agents.{name}]\nprotocol = 'acp'\ncommand = {command}\nargs = {}\n", json!(switches))
 }
 
-/// Where a daemon is, and what one has to show there.
-#[derive(Debug, Clone)]
-pub(crate) enum Place {
-    Socket(std::path::PathBuf),
-    Port { address: String, token: Option<String> },
-}
-
 impl Place {
-    pub(crate) fn socket(daemon: &Daemon) -> Self {
+    pub fn socket(daemon: &Daemon) -> Self {
         Self::Socket(daemon.socket())
     }
 
     /// The port, with a token of this role.
-    pub(crate) fn port(daemon: &mut Daemon, role: &str) -> Self {
+    pub fn port(daemon: &Daemon, role: &str) -> Self {
         let ran = daemon.cli(&["token", "create", "--name", &format!("seat-{role}"), "--role", role]).ok();
-        Self::Port { address: address(daemon), token: Some(ran.stdout.trim().to_owned()) }
+        Self::Port { address: daemon.address(), token: Some(ran.stdout.trim().to_owned()) }
     }
-
-    /// A socket of the internet does for reading and writing what one of this machine does.
-    pub(crate) fn dial(&self) -> std::io::Result<UnixStream> {
-        match self {
-            Self::Socket(path) => connect(path),
-            Self::Port { address, .. } => Ok(OwnedFd::from(TcpStream::connect(address)?).into()),
-        }
-    }
-
-    /// What every request says about where it goes and who sends it.
-    pub(crate) fn headers(&self) -> String {
-        match self {
-            Self::Socket(_) => "host: intercom\r\n".to_owned(),
-            Self::Port { address, token: None } => format!("host: {address}\r\n"),
-            Self::Port { address, token: Some(token) } => {
-                format!("host: {address}\r\nauthorization: Bearer {token}\r\n")
-            }
-        }
-    }
-}
-
-/// Of the daemon's port.
-pub(crate) fn address(daemon: &mut Daemon) -> String {
-    let file = daemon.dir.path().join("state/daemon.json");
-    daemon.until("its address", |_| {
-        let about: Value = serde_json::from_str(&std::fs::read_to_string(&file).ok()?).ok()?;
-        Some(about["url"].as_str()?.trim_start_matches("http://").to_owned())
-    })
 }
 
 /// How messages travel.
-pub(crate) trait Wire {
+pub trait Wire {
     /// Whether it was taken, as far as the transport says so.
     fn send(&mut self, text: &str) -> bool;
 
@@ -94,11 +53,11 @@ pub(crate) trait Wire {
 }
 
 /// One client.
-pub(crate) struct Seat {
+pub struct Seat {
     wire: Box<dyn Wire>,
     heard: Receiver<Value>,
     /// Everything that came, in order.
-    pub(crate) log: Vec<Value>,
+    pub log: Vec<Value>,
     /// How much of the log [`until`](Self::until) has passed.
     passed: usize,
     asked: u64,
@@ -116,14 +75,14 @@ impl fmt::Debug for Seat {
 
 /// The ways in, for tests that hold on all of them.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) enum Way {
+pub enum Way {
     Lines,
     Lengths,
     WebSocket,
     Http,
 }
 
-pub(crate) const WAYS: [Way; 4] = [Way::Lines, Way::Lengths, Way::WebSocket, Way::Http];
+pub const WAYS: [Way; 4] = [Way::Lines, Way::Lengths, Way::WebSocket, Way::Http];
 
 impl Seat {
     fn new(wire: Box<dyn Wire>, heard: Receiver<Value>) -> Self {
@@ -131,27 +90,27 @@ impl Seat {
     }
 
     /// `intercom acp --agent fixture` or the like, in lines. It starts no daemon where that of the test has gone.
-    pub(crate) fn stdio(daemon: &Daemon, args: &[&str]) -> Self {
+    pub fn stdio(daemon: &Daemon, args: &[&str]) -> Self {
         Self::relayed(daemon.dir.path(), &[args, &["--no-start"]].concat(), Framing::Lines)
     }
 
-    pub(crate) fn relayed(home: &Path, args: &[&str], framing: Framing) -> Self {
+    pub fn relayed(home: &Path, args: &[&str], framing: Framing) -> Self {
         let (wire, heard) = stdio::start(home, args, framing);
         Self::new(Box::new(wire), heard)
     }
 
-    pub(crate) fn websocket(place: &Place) -> Self {
+    pub fn websocket(place: &Place) -> Self {
         let (wire, heard) = websocket::open(place);
         Self::new(Box::new(wire), heard)
     }
 
-    pub(crate) fn http(place: &Place) -> Self {
+    pub fn http(place: &Place) -> Self {
         let (wire, heard) = http::open(place);
         Self::new(Box::new(wire), heard)
     }
 
     /// By any way, with the profile `fixture` for new sessions if nothing else is said.
-    pub(crate) fn by(way: Way, daemon: &Daemon) -> Self {
+    pub fn by(way: Way, daemon: &Daemon) -> Self {
         let args = &["--agent", "fixture", "--no-start"];
         match way {
             Way::Lines => Self::relayed(daemon.dir.path(), args, Framing::Lines),
@@ -163,34 +122,34 @@ impl Seat {
 
     /// And introduced.
     #[track_caller]
-    pub(crate) fn ready(way: Way, daemon: &Daemon) -> Self {
+    pub fn ready(way: Way, daemon: &Daemon) -> Self {
         Self::by(way, daemon).introduced()
     }
 
     #[track_caller]
-    pub(crate) fn introduced(mut self) -> Self {
+    pub fn introduced(mut self) -> Self {
         self.ok("initialize", json!({ "protocolVersion": 1, "clientCapabilities": {} }));
         self
     }
 
     #[track_caller]
-    pub(crate) fn send(&mut self, message: &Value) {
+    pub fn send(&mut self, message: &Value) {
         self.send_text(&message.to_string());
     }
 
     /// Exactly these characters.
     #[track_caller]
-    pub(crate) fn send_text(&mut self, text: &str) {
+    pub fn send_text(&mut self, text: &str) {
         assert!(self.wire.send(text), "not taken: {text:.1000}");
     }
 
     /// Something that may be refused by the transport itself, and then is not answered otherwise.
-    pub(crate) fn offer(&mut self, message: &Value) -> bool {
+    pub fn offer(&mut self, message: &Value) -> bool {
         self.wire.send(&message.to_string())
     }
 
     /// Sends a request and does not wait; its id.
-    pub(crate) fn begin(&mut self, method: &str, params: Value) -> Value {
+    pub fn begin(&mut self, method: &str, params: Value) -> Value {
         self.asked += 1;
         let id = json!(self.asked);
         let mut message = json!({ "jsonrpc": "2.0", "id": id, "method": method });
@@ -199,14 +158,14 @@ impl Seat {
         id
     }
 
-    pub(crate) fn notify(&mut self, method: &str, params: Value) {
+    pub fn notify(&mut self, method: &str, params: Value) {
         let mut message = json!({ "jsonrpc": "2.0", "method": method });
         message["params"] = params;
         self.send(&message);
     }
 
     /// Answers a request of the other side.
-    pub(crate) fn answer(&mut self, id: &Value, result: Value) {
+    pub fn answer(&mut self, id: &Value, result: Value) {
         let mut message = json!({ "jsonrpc": "2.0", "id": id });
         message["result"] = result;
         self.send(&message);
@@ -214,7 +173,7 @@ impl Seat {
 
     /// Waits for the next message; `None` once the other side has hung up.
     #[track_caller]
-    pub(crate) fn hear(&mut self) -> Option<Value> {
+    pub fn hear(&mut self) -> Option<Value> {
         let heard = self.heard.recv_timeout(PATIENCE);
         self.keep(heard)
     }
@@ -237,7 +196,7 @@ impl Seat {
 
     /// The answer to a request that was begun.
     #[track_caller]
-    pub(crate) fn answer_to(&mut self, id: &Value) -> Value {
+    pub fn answer_to(&mut self, id: &Value) -> Value {
         let known = self.log.iter().find(|message| is_answer(message) && message["id"] == *id);
         if let Some(message) = known {
             return message.clone();
@@ -252,14 +211,14 @@ impl Seat {
     }
 
     #[track_caller]
-    pub(crate) fn ask(&mut self, method: &str, params: Value) -> Value {
+    pub fn ask(&mut self, method: &str, params: Value) -> Value {
         let id = self.begin(method, params);
         self.answer_to(&id)
     }
 
     /// The result of a request that succeeds.
     #[track_caller]
-    pub(crate) fn ok(&mut self, method: &str, params: Value) -> Value {
+    pub fn ok(&mut self, method: &str, params: Value) -> Value {
         let answer = self.ask(method, params);
         assert!(answer.get("result").is_some(), "{method}: {answer}");
         answer["result"].clone()
@@ -267,14 +226,14 @@ impl Seat {
 
     /// The error of a request that is refused with this code.
     #[track_caller]
-    pub(crate) fn refused(&mut self, method: &str, params: Value, code: i64) -> Value {
+    pub fn refused(&mut self, method: &str, params: Value, code: i64) -> Value {
         let answer = self.ask(method, params);
         refusal(&answer, code)
     }
 
     /// The next message like this that was not passed before.
     #[track_caller]
-    pub(crate) fn until(&mut self, what: &str, wanted: impl Fn(&Value) -> bool) -> Value {
+    pub fn until(&mut self, what: &str, wanted: impl Fn(&Value) -> bool) -> Value {
         loop {
             while self.passed < self.log.len() {
                 self.passed += 1;
@@ -289,45 +248,45 @@ impl Seat {
 
     /// A new session in the daemon's workspace; its id.
     #[track_caller]
-    pub(crate) fn begun(&mut self, daemon: &Daemon) -> String {
+    pub fn begun(&mut self, daemon: &Daemon) -> String {
         self.begun_with(daemon, json!({}))
     }
 
     #[track_caller]
-    pub(crate) fn begun_with(&mut self, daemon: &Daemon, more: Value) -> String {
+    pub fn begun_with(&mut self, daemon: &Daemon, more: Value) -> String {
         let mut params = json!({ "cwd": daemon.workspace(), "mcpServers": [] });
         let Value::Object(more) = more else { panic!("fields are an object: {more}") };
         params.as_object_mut().unwrap().extend(more);
         self.ok("session/new", params)["sessionId"].as_str().unwrap().to_owned()
     }
 
-    pub(crate) fn begin_prompt(&mut self, session: &str, text: &str) -> Value {
+    pub fn begin_prompt(&mut self, session: &str, text: &str) -> Value {
         self.begin("session/prompt", prompt(session, text))
     }
 
     /// The stop reason of a whole turn.
     #[track_caller]
-    pub(crate) fn prompt(&mut self, session: &str, text: &str) -> String {
+    pub fn prompt(&mut self, session: &str, text: &str) -> String {
         let result = self.ok("session/prompt", prompt(session, text));
         result["stopReason"].as_str().unwrap_or_else(|| panic!("{result}")).to_owned()
     }
 
     /// Attaches to a session that is there, with everything that was said in it.
     #[track_caller]
-    pub(crate) fn load(&mut self, daemon: &Daemon, session: &str) -> Value {
+    pub fn load(&mut self, daemon: &Daemon, session: &str) -> Value {
         let params = json!({ "sessionId": session, "cwd": daemon.workspace(), "mcpServers": [] });
         self.ok("session/load", params)
     }
 
     /// Attaches without that.
     #[track_caller]
-    pub(crate) fn resume(&mut self, daemon: &Daemon, session: &str) -> Value {
+    pub fn resume(&mut self, daemon: &Daemon, session: &str) -> Value {
         let params = json!({ "sessionId": session, "cwd": daemon.workspace(), "mcpServers": [] });
         self.ok("session/resume", params)
     }
 
     /// The updates of a session that have come so far.
-    pub(crate) fn updates(&self, session: &str) -> Vec<Value> {
+    pub fn updates(&self, session: &str) -> Vec<Value> {
         let ours = |message: &&Value| {
             message["method"] == "session/update" && message["params"]["sessionId"] == session
         };
@@ -335,13 +294,13 @@ impl Seat {
     }
 
     /// The words of the agent's messages so far, a chunk each.
-    pub(crate) fn words(&self, session: &str) -> Vec<String> {
+    pub fn words(&self, session: &str) -> Vec<String> {
         words(&self.updates(session))
     }
 
     /// Waits until the agent says something that begins so.
     #[track_caller]
-    pub(crate) fn until_words(&mut self, session: &str, beginning: &str) -> String {
+    pub fn until_words(&mut self, session: &str, beginning: &str) -> String {
         let message = self.until(beginning, |message| {
             let text = message["params"]["update"]["content"]["text"].as_str();
             message["params"]["sessionId"] == session && text.is_some_and(|text| text.starts_with(beginning))
@@ -351,13 +310,13 @@ impl Seat {
 
     /// Waits until permission is asked for.
     #[track_caller]
-    pub(crate) fn until_asked(&mut self) -> Value {
+    pub fn until_asked(&mut self) -> Value {
         self.until("a request for permission", |message| message["method"] == "session/request_permission")
     }
 
     /// Chooses the first option of this kind.
     #[track_caller]
-    pub(crate) fn choose(&mut self, request: &Value, kind: &str) {
+    pub fn choose(&mut self, request: &Value, kind: &str) {
         let options = request["params"]["options"].as_array().unwrap();
         let option =
             options.iter().find(|option| option["kind"] == kind).unwrap_or_else(|| panic!("{request}"));
@@ -367,19 +326,19 @@ impl Seat {
 
     /// Asks something harmless, so that everything that was sent before has been dealt with and come.
     #[track_caller]
-    pub(crate) fn settle(&mut self) {
+    pub fn settle(&mut self) {
         let answer = self.ask("_intercom.test/nothing", json!({}));
         refusal(&answer, -32601);
     }
 
     /// Goes. What came meanwhile can still be read.
-    pub(crate) fn leave(&mut self) {
+    pub fn leave(&mut self) {
         self.wire.hang_up();
     }
 
     /// Waits until the other side has hung up.
     #[track_caller]
-    pub(crate) fn until_hung_up(&mut self, within: Duration) {
+    pub fn until_hung_up(&mut self, within: Duration) {
         let start = Instant::now();
         loop {
             let left = within.saturating_sub(start.elapsed());
@@ -406,19 +365,19 @@ fn is_answer(message: &Value) -> bool {
     message.get("method").is_none()
 }
 
-pub(crate) fn prompt(session: &str, text: &str) -> Value {
+pub fn prompt(session: &str, text: &str) -> Value {
     json!({ "sessionId": session, "prompt": [{ "type": "text", "text": text }] })
 }
 
 /// The words of every chunk of the agent's messages.
-pub(crate) fn words(updates: &[Value]) -> Vec<String> {
+pub fn words(updates: &[Value]) -> Vec<String> {
     let chunks = updates.iter().filter(|update| update["sessionUpdate"] == "agent_message_chunk");
     chunks.filter_map(|update| update["content"]["text"].as_str().map(str::to_owned)).collect()
 }
 
 /// An answer is this refusal: with a message for people, and without a word about our insides.
 #[track_caller]
-pub(crate) fn refusal(answer: &Value, code: i64) -> Value {
+pub fn refusal(answer: &Value, code: i64) -> Value {
     let error = answer["error"].clone();
     assert_eq!(error["code"], code, "{answer}");
     assert!(answer.get("result").is_none(), "{answer}");

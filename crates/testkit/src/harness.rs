@@ -1,9 +1,6 @@
 //! A daemon of one's own for each test: private directories, private environment, gone at the end, also after a failure.
 
-use std::fmt::Write as _;
-use std::io::{BufRead, BufReader, Read, Write};
-use std::os::fd::AsRawFd;
-use std::os::unix::net::UnixStream;
+use std::io::Write;
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
 use std::sync::mpsc::RecvTimeoutError;
@@ -13,38 +10,47 @@ use nix::sys::resource::{Resource, getrlimit, setrlimit};
 use nix::sys::signal::Signal;
 use serde_json::{Value, json};
 
-/// Longer than anything takes on a busy machine; reaching it is a failure.
-pub(crate) const PATIENCE: Duration = Duration::from_secs(30);
+use crate::client::{Answer, Connection, Events, PATIENCE, Place, connect, exchange};
 
 /// Short waits between the steps of a stop.
-pub(crate) const QUICK: &str =
+pub const QUICK: &str =
     "[stop]\nafter_interrupt_seconds = 0.02\nafter_stdin_closed_seconds = 0.2\nafter_sigterm_seconds = 0.5\n";
 
-pub(crate) const INTERCOM: &str = env!("CARGO_BIN_EXE_intercom");
+/// A port that nobody else has.
+pub const PORT: &str = "[api]\nlisten = \"127.0.0.1:0\"\n";
 
-/// The scripted agent: see the table at the top of `tests/fixtures/agent.rs`.
-pub(crate) fn fixture() -> PathBuf {
-    let built = Path::new(INTERCOM).parent().unwrap().join("examples/fixture-agent");
+/// A program that was built with this test or benchmark, which cargo puts in a directory beside it.
+fn built(program: &str) -> PathBuf {
+    let ourselves = std::env::current_exe().unwrap();
+    let built = ourselves.ancestors().nth(2).unwrap().join(program);
     assert!(built.exists(), "{} is missing: build it with `cargo build --examples`", built.display());
     built
 }
 
-/// The one that speaks ACP: see the tables at the top of `tests/fixtures/acp_agent.rs`.
-pub(crate) fn acp_fixture() -> PathBuf {
-    let built = Path::new(INTERCOM).parent().unwrap().join("examples/acp-agent");
-    assert!(built.exists(), "{} is missing: build it with `cargo build --examples`", built.display());
-    built
+/// `intercom` itself.
+pub fn intercom() -> PathBuf {
+    built("intercom")
+}
+
+/// The scripted agent: see the table at the top of `agent.rs`.
+pub fn fixture() -> PathBuf {
+    built("examples/fixture-agent")
+}
+
+/// The one that speaks ACP: see the tables at the top of `acp_agent.rs`.
+pub fn acp_fixture() -> PathBuf {
+    built("examples/acp-agent")
 }
 
 /// A profile of the fixture for `config.toml`, with more lines of its table.
-pub(crate) fn profile(name: &str, steps: &[&str], more: &str) -> String {
+pub fn profile(name: &str, steps: &[&str], more: &str) -> String {
     // The strings of JSON are strings of TOML, too.
     format!("[agents.{name}]\ncommand = {}\nargs = {}\n{more}\n", json!(fixture()), json!(steps))
 }
 
 /// A refusal has this status and code, a message, and a hint that may be null; its body.
 #[track_caller]
-pub(crate) fn refused((status, body): (u16, Value), expected: u16, code: &str) -> Value {
+pub fn refused((status, body): (u16, Value), expected: u16, code: &str) -> Value {
     assert_eq!((status, body["error"]["code"].as_str()), (expected, Some(code)), "{body}");
     assert!(body["error"]["message"].as_str().is_some_and(|message| !message.is_empty()), "{body}");
     assert!(body["error"].get("hint").is_some_and(|hint| hint.is_null() || hint.is_string()), "{body}");
@@ -52,13 +58,13 @@ pub(crate) fn refused((status, body): (u16, Value), expected: u16, code: &str) -
 }
 
 /// The events of one kind.
-pub(crate) fn of_kind<'a>(events: &'a [Value], kind: &str) -> Vec<&'a Value> {
+pub fn of_kind<'a>(events: &'a [Value], kind: &str) -> Vec<&'a Value> {
     events.iter().filter(|event| event["kind"] == kind).collect()
 }
 
 /// The end of the nth turn.
 #[track_caller]
-pub(crate) fn wait_turns(daemon: &Daemon, session: &str, count: usize) -> Value {
+pub fn wait_turns(daemon: &Daemon, session: &str, count: usize) -> Value {
     let seen = std::cell::Cell::new(0);
     daemon.wait_for(session, "the end of a turn", |event| {
         seen.set(seen.get() + usize::from(event["kind"] == "turn.ended"));
@@ -67,53 +73,53 @@ pub(crate) fn wait_turns(daemon: &Daemon, session: &str, count: usize) -> Value 
 }
 
 /// How every daemon is started: so that nothing outlives its test.
-pub(crate) const SERVE: &[&str] = &["serve", "--on-stop", "drain"];
+pub const SERVE: &[&str] = &["serve", "--on-stop", "drain"];
 
 /// What a command printed and how it ended.
 #[derive(Debug)]
-pub(crate) struct Ran {
-    pub(crate) code: i32,
-    pub(crate) stdout: String,
-    pub(crate) stderr: String,
+pub struct Ran {
+    pub code: i32,
+    pub stdout: String,
+    pub stderr: String,
 }
 
 impl Ran {
     #[track_caller]
-    pub(crate) fn ok(self) -> Self {
+    pub fn ok(self) -> Self {
         assert_eq!(self.code, 0, "{self:?}");
         self
     }
 
     #[track_caller]
-    pub(crate) fn json(&self) -> Value {
+    pub fn json(&self) -> Value {
         serde_json::from_str(&self.stdout).unwrap_or_else(|error| panic!("{error}: {self:?}"))
     }
 }
 
 /// A running daemon in directories of its own.
-pub(crate) struct Daemon {
-    pub(crate) dir: tempfile::TempDir,
+pub struct Daemon {
+    pub dir: tempfile::TempDir,
     child: Child,
     stderr: PathBuf,
     socket: PathBuf,
 }
 
 impl Daemon {
-    pub(crate) fn start() -> Self {
+    pub fn start() -> Self {
         Self::with_config("")
     }
 
-    pub(crate) fn with_config(config: &str) -> Self {
+    pub fn with_config(config: &str) -> Self {
         Self::start_in(home(config), &[], &[])
     }
 
     /// Agents that are left over at the end of a test, most of them waiting on stdin, are gone at once.
-    pub(crate) fn quick(config: &str) -> Self {
+    pub fn quick(config: &str) -> Self {
         Self::with_config(&format!("{QUICK}{config}"))
     }
 
     /// In a directory that was used before, with more arguments and variables.
-    pub(crate) fn start_in(dir: tempfile::TempDir, args: &[&str], env: &[(&str, &str)]) -> Self {
+    pub fn start_in(dir: tempfile::TempDir, args: &[&str], env: &[(&str, &str)]) -> Self {
         let mut command = command(dir.path());
         command.args(SERVE).args(args).envs(env.iter().copied());
         let socket = dir.path().join("state/intercom.sock");
@@ -121,7 +127,7 @@ impl Daemon {
     }
 
     /// By any command that becomes the daemon; `socket` tells, given its pid, where it listens as seen from here.
-    pub(crate) fn launch(
+    pub fn launch(
         dir: tempfile::TempDir,
         command: &mut Command,
         socket: impl FnOnce(i32) -> PathBuf,
@@ -141,31 +147,42 @@ impl Daemon {
         daemon
     }
 
-    pub(crate) fn socket(&self) -> PathBuf {
+    pub fn socket(&self) -> PathBuf {
         self.socket.clone()
     }
 
-    pub(crate) fn workspace(&self) -> PathBuf {
+    /// Of its port. It answers a moment before it says where.
+    pub fn address(&self) -> String {
+        let file = self.dir.path().join("state/daemon.json");
+        let start = Instant::now();
+        while !file.exists() && start.elapsed() < PATIENCE {
+            std::thread::yield_now();
+        }
+        let about: Value = serde_json::from_str(&std::fs::read_to_string(file).unwrap()).unwrap();
+        about["url"].as_str().unwrap().trim_start_matches("http://").to_owned()
+    }
+
+    pub fn workspace(&self) -> PathBuf {
         self.dir.path().join("work")
     }
 
-    pub(crate) fn pid(&self) -> i32 {
+    pub fn pid(&self) -> i32 {
         i32::try_from(self.child.id()).unwrap()
     }
 
     /// Whether it is over, for whatever reason.
-    pub(crate) fn ended(&mut self) -> bool {
+    pub fn ended(&mut self) -> bool {
         self.child.try_wait().unwrap().is_some()
     }
 
     /// What the daemon wrote to its log so far.
-    pub(crate) fn log(&self) -> String {
+    pub fn log(&self) -> String {
         std::fs::read_to_string(&self.stderr).unwrap_or_default()
     }
 
     /// For what has no event to wait for. Fails with `what` after a long while.
     #[track_caller]
-    pub(crate) fn until<T>(&mut self, what: &str, mut look: impl FnMut(&mut Self) -> Option<T>) -> T {
+    pub fn until<T>(&mut self, what: &str, mut look: impl FnMut(&mut Self) -> Option<T>) -> T {
         let start = Instant::now();
         loop {
             if let Some(found) = look(self) {
@@ -177,17 +194,17 @@ impl Daemon {
     }
 
     /// As people read it, with what differs from run to run masked: ids, times, ages, pids, our directory and user.
-    pub(crate) fn tidy(&self, text: &str) -> String {
+    pub fn tidy(&self, text: &str) -> String {
         let text = text.replace(self.dir.path().to_str().unwrap(), "DIR");
         text.lines().map(|line| tidy_line(line) + "\n").collect()
     }
 
     /// Runs `intercom ARGS` against this daemon, in its workspace.
-    pub(crate) fn cli(&self, args: &[&str]) -> Ran {
+    pub fn cli(&self, args: &[&str]) -> Ran {
         run(command(self.dir.path()).args(args).current_dir(self.workspace()))
     }
 
-    pub(crate) fn cli_with_input(&self, args: &[&str], input: &str) -> Ran {
+    pub fn cli_with_input(&self, args: &[&str], input: &str) -> Ran {
         let mut child = command(self.dir.path())
             .args(args)
             .current_dir(self.workspace())
@@ -200,15 +217,15 @@ impl Daemon {
         output(child)
     }
 
-    pub(crate) fn get(&self, path: &str) -> (u16, Value) {
+    pub fn get(&self, path: &str) -> (u16, Value) {
         self.request("GET", path, None, &[("accept", "application/json")])
     }
 
-    pub(crate) fn post(&self, path: &str, body: &Value) -> (u16, Value) {
+    pub fn post(&self, path: &str, body: &Value) -> (u16, Value) {
         self.request("POST", path, Some(&body.to_string()), &[])
     }
 
-    pub(crate) fn request(
+    pub fn request(
         &self,
         method: &str,
         path: &str,
@@ -223,13 +240,13 @@ impl Daemon {
 
     /// Starts the fixture with these steps; the session's id once it runs.
     #[track_caller]
-    pub(crate) fn run(&self, steps: &[&str]) -> String {
+    pub fn run(&self, steps: &[&str]) -> String {
         self.run_with(steps, json!({}))
     }
 
     /// As [`run`](Self::run), with more fields in the request.
     #[track_caller]
-    pub(crate) fn run_with(&self, steps: &[&str], more: Value) -> String {
+    pub fn run_with(&self, steps: &[&str], more: Value) -> String {
         let mut body = json!({ "command": fixture(), "args": steps });
         let Value::Object(more) = more else { panic!("fields are an object: {more}") };
         body.as_object_mut().unwrap().extend(more);
@@ -238,7 +255,7 @@ impl Daemon {
 
     /// Starts the ACP fixture with these switches; the session's id once it is ready.
     #[track_caller]
-    pub(crate) fn run_acp(&self, switches: &[&str]) -> String {
+    pub fn run_acp(&self, switches: &[&str]) -> String {
         let session = self.started(json!({ "command": acp_fixture(), "args": switches, "protocol": "acp" }));
         self.wait_kind(&session, "agent.ready");
         session
@@ -246,19 +263,19 @@ impl Daemon {
 
     /// Starts an agent of the configuration; the session's id once it runs.
     #[track_caller]
-    pub(crate) fn run_agent(&self, agent: &str) -> String {
+    pub fn run_agent(&self, agent: &str) -> String {
         self.started(json!({ "agent": agent }))
     }
 
     #[track_caller]
-    pub(crate) fn started(&self, body: Value) -> String {
+    pub fn started(&self, body: Value) -> String {
         let (status, session) = self.ask_to_start(body);
         assert_eq!(status, 201, "{session}");
         session["id"].as_str().unwrap().to_owned()
     }
 
     /// Asks for a session, in this daemon's workspace unless another is named.
-    pub(crate) fn ask_to_start(&self, mut body: Value) -> (u16, Value) {
+    pub fn ask_to_start(&self, mut body: Value) -> (u16, Value) {
         if body.get("workspace").is_none() {
             body["workspace"] = json!(self.workspace());
         }
@@ -266,7 +283,7 @@ impl Daemon {
     }
 
     #[track_caller]
-    pub(crate) fn show(&self, session: &str) -> Value {
+    pub fn show(&self, session: &str) -> Value {
         let (status, body) = self.get(&format!("/api/v1/sessions/{session}"));
         assert_eq!(status, 200, "{body}");
         body
@@ -274,7 +291,7 @@ impl Daemon {
 
     /// A prompt as it was taken.
     #[track_caller]
-    pub(crate) fn prompt(&self, session: &str, text: &str) -> Value {
+    pub fn prompt(&self, session: &str, text: &str) -> Value {
         let path = format!("/api/v1/sessions/{session}/prompts");
         let (status, body) = self.post(&path, &json!({ "text": text }));
         assert_eq!(status, 202, "{body}");
@@ -283,20 +300,20 @@ impl Daemon {
 
     /// The events of a session that are in the log now, a thousand at most.
     #[track_caller]
-    pub(crate) fn so_far(&self, session: &str) -> Vec<Value> {
+    pub fn so_far(&self, session: &str) -> Vec<Value> {
         let (status, mut page) = self.get(&format!("/api/v1/events?after=0&limit=1000&session={session}"));
         assert_eq!(status, 200, "{page}");
         serde_json::from_value(page["items"].take()).unwrap()
     }
 
     /// The events of a session from its first on, live. Reading fails after [`PATIENCE`] without any.
-    pub(crate) fn follow(&self, session: &str) -> Events {
+    pub fn follow(&self, session: &str) -> Events {
         Events::open(&self.socket(), &format!("/api/v1/events?after=0&session={session}"), &[])
     }
 
     /// Waits until such an event is in the session's log.
     #[track_caller]
-    pub(crate) fn wait_for(&self, session: &str, what: &str, wanted: impl Fn(&Value) -> bool) -> Value {
+    pub fn wait_for(&self, session: &str, what: &str, wanted: impl Fn(&Value) -> bool) -> Value {
         let mut events = self.follow(session);
         let mut seen = Vec::new();
         loop {
@@ -309,20 +326,20 @@ impl Daemon {
     }
 
     #[track_caller]
-    pub(crate) fn wait_kind(&self, session: &str, kind: &str) -> Value {
+    pub fn wait_kind(&self, session: &str, kind: &str) -> Value {
         self.wait_for(session, kind, |event| event["kind"] == kind)
     }
 
     /// Waits until the fixture reports this message, and returns the report's fields.
     #[track_caller]
-    pub(crate) fn wait_status(&self, session: &str, message: &str) -> Value {
+    pub fn wait_status(&self, session: &str, message: &str) -> Value {
         let said = |event: &Value| event["kind"] == "status" && event["data"]["message"] == message;
         self.wait_for(session, message, said)["data"].clone()
     }
 
     /// Waits until the session has ended, without reading all that it said.
     #[track_caller]
-    pub(crate) fn wait_for_end(&self, session: &str) {
+    pub fn wait_for_end(&self, session: &str) {
         let start = Instant::now();
         while self.show(session)["phase"] != "ended" {
             assert!(start.elapsed() < PATIENCE, "{session} does not end: {}", self.log());
@@ -332,7 +349,7 @@ impl Daemon {
 
     /// All events of a session that has ended.
     #[track_caller]
-    pub(crate) fn all_events(&self, session: &str) -> Vec<Value> {
+    pub fn all_events(&self, session: &str) -> Vec<Value> {
         let mut events = self.follow(session);
         let mut all = Vec::new();
         loop {
@@ -348,7 +365,7 @@ impl Daemon {
 
     /// Asks to `stop` or `kill`; the answer and how long it took.
     #[track_caller]
-    pub(crate) fn end_session(&self, session: &str, how: &str) -> (Value, Duration) {
+    pub fn end_session(&self, session: &str, how: &str) -> (Value, Duration) {
         let start = Instant::now();
         let (status, body) = self.post(&format!("/api/v1/sessions/{session}/{how}"), &json!({}));
         assert_eq!(status, 200, "{body}");
@@ -357,17 +374,17 @@ impl Daemon {
 
     /// The id of the session's only pending clearance, once it is there.
     #[track_caller]
-    pub(crate) fn clearance(&self, session: &str) -> String {
+    pub fn clearance(&self, session: &str) -> String {
         self.wait_kind(session, "clearance.requested")["data"]["clearance"].as_str().unwrap().to_owned()
     }
 
     #[track_caller]
-    pub(crate) fn question(&self, session: &str) -> String {
+    pub fn question(&self, session: &str) -> String {
         self.wait_kind(session, "question.asked")["data"]["question"].as_str().unwrap().to_owned()
     }
 
     #[track_caller]
-    pub(crate) fn decide(&self, clearance: &str, decision: &str) -> Value {
+    pub fn decide(&self, clearance: &str, decision: &str) -> Value {
         let path = format!("/api/v1/clearances/{clearance}/decision");
         let (status, body) = self.post(&path, &json!({ "decision": decision }));
         assert_eq!(status, 200, "{body}");
@@ -375,7 +392,7 @@ impl Daemon {
     }
 
     /// Ends the daemon with a signal and gives its directory back.
-    pub(crate) fn end(mut self, signal: Signal) -> (tempfile::TempDir, std::process::ExitStatus) {
+    pub fn end(mut self, signal: Signal) -> (tempfile::TempDir, std::process::ExitStatus) {
         nix::sys::signal::kill(nix::unistd::Pid::from_raw(self.pid()), signal).ok(); // it may have ended by itself
         let status = self.until("the daemon's end", |daemon| daemon.child.try_wait().unwrap());
         // The directory moves out; what is left of `self` finds its child gone.
@@ -411,7 +428,7 @@ impl Drop for Daemon {
 }
 
 /// What a daemon needs: a private directory with a workspace and a configuration.
-pub(crate) fn home(config: &str) -> tempfile::TempDir {
+pub fn home(config: &str) -> tempfile::TempDir {
     let dir = tempfile::tempdir().unwrap();
     std::fs::create_dir(dir.path().join("work")).unwrap();
     // Ports are for the tests that want one.
@@ -421,14 +438,14 @@ pub(crate) fn home(config: &str) -> tempfile::TempDir {
 }
 
 /// Whether the process runs: one that has ended counts as gone, also if nobody has reaped it.
-pub(crate) fn alive(pid: i64) -> bool {
+pub fn alive(pid: i64) -> bool {
     let stat = std::fs::read_to_string(format!("/proc/{pid}/stat")).unwrap_or_default();
     stat.rsplit_once(')').is_some_and(|(_, rest)| !rest.trim_start().starts_with(['Z', 'X']))
 }
 
 /// The processes that have this directory for their home, or work in it: a daemon's, its shims, its agents', their
 /// children's.
-pub(crate) fn processes_in(dir: &Path) -> Vec<(i32, String)> {
+pub fn processes_in(dir: &Path) -> Vec<(i32, String)> {
     let home = [b"HOME=", dir.as_os_str().as_encoded_bytes()].concat();
     let pids = std::fs::read_dir("/proc").unwrap().flatten();
     pids.filter_map(|entry| {
@@ -443,7 +460,7 @@ pub(crate) fn processes_in(dir: &Path) -> Vec<(i32, String)> {
 }
 
 /// Ends them by force, and tells which there were. A child that is just being started shows up a moment later.
-pub(crate) fn kill_all_in(dir: &Path) -> Vec<(i32, String)> {
+pub fn kill_all_in(dir: &Path) -> Vec<(i32, String)> {
     let mut found = Vec::new();
     loop {
         let now = processes_in(dir);
@@ -461,16 +478,9 @@ pub(crate) fn kill_all_in(dir: &Path) -> Vec<(i32, String)> {
 }
 
 /// Runs, and is not merely waiting to be reaped by whoever inherited it.
-pub(crate) fn is_alive(pid: &Value) -> bool {
+pub fn is_alive(pid: &Value) -> bool {
     let stat = std::fs::read_to_string(format!("/proc/{pid}/stat")).unwrap_or_default();
     stat.rsplit_once(") ").is_some_and(|(_, rest)| !rest.starts_with('Z'))
-}
-
-/// Connects, also where the path is longer than the address of a socket may be.
-pub(crate) fn connect(socket: &Path) -> std::io::Result<UnixStream> {
-    let dir = std::fs::File::open(socket.parent().unwrap())?;
-    let through = Path::new("/proc/self/fd").join(dir.as_raw_fd().to_string());
-    UnixStream::connect(through.join(socket.file_name().unwrap()))
 }
 
 /// Words keep their places, but not their columns: how wide a column is depends on what was masked.
@@ -509,11 +519,11 @@ fn mask(before: &str, word: &str) -> String {
 }
 
 /// `intercom` with nothing but its own directories in its environment.
-pub(crate) fn command(dir: &Path) -> Command {
+pub fn command(dir: &Path) -> Command {
     // Below what the system allows, so that whoever raises it is seen.
     let (_, most) = getrlimit(Resource::RLIMIT_NOFILE).unwrap();
     setrlimit(Resource::RLIMIT_NOFILE, most.min(4000), most).unwrap();
-    let mut command = Command::new(INTERCOM);
+    let mut command = Command::new(intercom());
     command
         .env_clear()
         .env("PATH", std::env::var_os("PATH").unwrap_or_default())
@@ -525,12 +535,12 @@ pub(crate) fn command(dir: &Path) -> Command {
     command
 }
 
-pub(crate) fn run(command: &mut Command) -> Ran {
+pub fn run(command: &mut Command) -> Ran {
     output(command.stdin(Stdio::null()).stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().unwrap())
 }
 
 /// What it prints until it ends; one that does not end is ended, and shown as code -1.
-pub(crate) fn output(child: Child) -> Ran {
+pub fn output(child: Child) -> Ran {
     let pid = nix::unistd::Pid::from_raw(i32::try_from(child.id()).unwrap());
     let (done, over) = std::sync::mpsc::channel::<()>();
     std::thread::scope(|scope| {
@@ -553,138 +563,25 @@ fn ran(output: std::process::Output) -> Ran {
     }
 }
 
-/// A plain HTTP/1.1 request over a unix socket, written by hand so that it shares nothing with our own client.
-pub(crate) fn http(
-    socket: &Path,
+/// A request of a program, and the answer that there must be.
+#[track_caller]
+pub fn http(
+    place: impl Into<Place>,
     method: &str,
     path: &str,
     body: Option<&str>,
     headers: &[(&str, &str)],
 ) -> (u16, String) {
-    let mut reader = send(socket, method, path, body, headers);
-    answer(&mut reader)
+    let more: &[_] = if body.is_some() { &[("content-type", "application/json")] } else { &[] };
+    let headers = [headers, more, &[("connection", "close")]].concat();
+    let mut connection = Connection::open(place).unwrap();
+    let answer = connection.request(method, path, &headers, body.unwrap_or_default()).unwrap();
+    (answer.status, answer.body)
 }
 
-/// The same over any stream, with everything said by the caller.
-pub(crate) fn http_over<S: Read + Write>(mut stream: S, request: &str, body: &[u8]) -> (u16, String) {
-    stream.write_all(request.as_bytes()).unwrap();
-    stream.write_all(body).ok(); // a refused body may be answered before it is read
-    answer(&mut BufReader::new(stream))
-}
-
-fn answer(mut reader: &mut impl BufRead) -> (u16, String) {
-    let (status, length) = head(&mut reader);
-    let mut text = String::new();
-    if let Some(length) = length {
-        // No further: a server that refused our body has hung up behind its answer.
-        reader.take(length).read_to_string(&mut text).unwrap();
-    } else {
-        while let Some(chunk) = next_chunk(&mut reader) {
-            text += &chunk;
-        }
-    }
-    (status, text)
-}
-
-fn send(
-    socket: &Path,
-    method: &str,
-    path: &str,
-    body: Option<&str>,
-    headers: &[(&str, &str)],
-) -> BufReader<UnixStream> {
-    let mut stream = connect(socket).unwrap();
-    stream.set_read_timeout(Some(PATIENCE)).unwrap();
-    let mut request = format!("{method} {path} HTTP/1.1\r\nhost: localhost\r\nconnection: close\r\n");
-    for (name, value) in headers {
-        write!(request, "{name}: {value}\r\n").unwrap();
-    }
-    if let Some(body) = body {
-        let length = body.len();
-        write!(request, "content-type: application/json\r\ncontent-length: {length}\r\n").unwrap();
-    }
-    request += "\r\n";
-    stream.write_all(request.as_bytes()).unwrap();
-    // A refused body may be answered before it is read.
-    stream.write_all(body.unwrap_or_default().as_bytes()).ok();
-    BufReader::new(stream)
-}
-
-/// The status, and the length of the body unless it comes in chunks.
-fn head(reader: &mut impl BufRead) -> (u16, Option<u64>) {
-    let mut line = String::new();
-    reader.read_line(&mut line).unwrap();
-    let status =
-        line.split(' ').nth(1).and_then(|code| code.parse().ok()).unwrap_or_else(|| panic!("{line:?}"));
-    let mut length = Some(0);
-    loop {
-        line.clear();
-        reader.read_line(&mut line).unwrap();
-        let header = line.trim().to_ascii_lowercase();
-        match header.split_once(": ") {
-            Some(("content-length", value)) => length = value.parse().ok(),
-            Some(("transfer-encoding", "chunked")) => length = None,
-            _ if header.is_empty() => return (status, length),
-            _ => {}
-        }
-    }
-}
-
-pub(crate) fn next_chunk(reader: &mut impl BufRead) -> Option<String> {
-    let mut size = String::new();
-    reader.read_line(&mut size).ok()?;
-    let size = usize::from_str_radix(size.trim(), 16).ok().filter(|size| *size > 0)?;
-    let mut chunk = vec![0; size + 2];
-    reader.read_exact(&mut chunk).ok()?;
-    chunk.truncate(size);
-    String::from_utf8(chunk).ok()
-}
-
-/// Server-sent events as they come.
-pub(crate) struct Events {
-    reader: BufReader<UnixStream>,
-    text: String,
-    since: Instant,
-}
-
-impl Events {
-    pub(crate) fn open(socket: &Path, path: &str, headers: &[(&str, &str)]) -> Self {
-        let mut reader = send(socket, "GET", path, None, headers);
-        let (status, _) = head(&mut reader);
-        assert_eq!(status, 200, "{path}");
-        Self { reader, text: String::new(), since: Instant::now() }
-    }
-
-    /// The lines of the next event as they came. `None` at the end, or after [`PATIENCE`].
-    pub(crate) fn next_block(&mut self) -> Option<String> {
-        // Whoever waits for one among ever new ones has waited long enough, too.
-        if self.since.elapsed() > 2 * PATIENCE {
-            return None;
-        }
-        let start = Instant::now();
-        loop {
-            if let Some((event, rest)) = self.text.split_once("\n\n") {
-                let event = event.to_owned();
-                self.text = rest.to_owned();
-                if event.starts_with(':') {
-                    continue; // a comment
-                }
-                return Some(event);
-            }
-            if start.elapsed() > PATIENCE {
-                return None;
-            }
-            self.text += &next_chunk(&mut self.reader)?;
-        }
-    }
-}
-
-impl Iterator for Events {
-    type Item = Value;
-
-    fn next(&mut self) -> Option<Value> {
-        let block = self.next_block()?;
-        let data = block.lines().find_map(|line| line.strip_prefix("data: "));
-        Some(serde_json::from_str(data.unwrap_or_else(|| panic!("no data: {block}"))).unwrap())
-    }
+/// Signs in as the console's page does.
+pub fn sign_in(address: &str, body: &Value) -> Answer {
+    let origin = format!("http://{address}");
+    let headers = [("origin", origin.as_str()), ("x-intercom", "1"), ("content-type", "application/json")];
+    exchange(Place::open_port(address), "POST", "/api/v1/web/sessions", &headers, &body.to_string())
 }

@@ -13,7 +13,7 @@ use crate::harness::command;
 
 /// How messages are told apart.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) enum Framing {
+pub enum Framing {
     Lines,
     Lengths,
 }
