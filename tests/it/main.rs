@@ -53,6 +53,7 @@ mod presets;
 mod process;
 mod protocol_doc;
 mod quarantine;
+mod quorum;
 mod serve;
 mod sessions;
 mod shapes;

@@ -240,6 +240,10 @@ fn told_otherwise() -> Vec<Vec<String>> {
         vec![say("a", first), "title:so".to_owned(), say("a", second)],
         vec![say("a", first), "mode:code".to_owned(), say("a", second)],
         vec![say("a", first), say("a", ""), say("a", second)],
+        // Values on other lines than their names.
+        vec![say("a", "password: |\n  hunter2"), say("a", "hunter2\nuser: ana"), think("Done")],
+        vec![say("a", "- name: DB_PASSWORD\n"), say("a", "  value: hunter2"), say("a", "hunter2\n")],
+        vec![say("a", "PASSWORD='a8f3k2m9\n"), say("a", "hunter2"), say("a", "hunter2'\n")],
         vec![
             say("a", first),
             update(json!({ "sessionUpdate": "agent_message_chunk", "content": { "type": "text" } })),
@@ -266,6 +270,20 @@ fn told_otherwise() -> Vec<Vec<String>> {
             ),
             call(json!({ "content": [{ "type": "content", "content": { "type": "text", "text": KEY } },
                          { "type": "diff", "path": ".env", "oldText": null, "newText": format!("T={SECRET}\n") }] })),
+            // Names behind their values, around them, in other letters, and documents in strings of documents.
+            r#"update:{"sessionUpdate":"tool_call","toolCallId":"d","title":"t","rawInput":{"value":"hunter2hunter2","name":"DB_PASSWORD"}}"#
+                .to_owned(),
+            call(json!({ "rawInput": { "Name": "DB_PASSWORD", "Value": "hunter2hunter2" } })),
+            call(json!({ "rawInput": { "secrets": [{ "name": "db", "value": "hunter2hunter2" }] } })),
+            call(json!({ "rawInput": { "password": "a\"hunter2hunter2\nhunter2hunter2" } })),
+            call(
+                json!({ "rawInput": json!({ "env": [{ "name": "PASSWORD", "value": "hunter2hunter2" }] }).to_string() }),
+            ),
+            call(
+                json!({ "rawInput": json!({ "deep": json!({ "passwords": ["hunter2hunter2"] }).to_string() }).to_string() }),
+            ),
+            call(json!({ "rawInput": { "args": ["curl", "--user=ana:hunter2hunter2", "x"] } })),
+            call(json!({ "rawInput": { "PASSWORD=hunter2hunter2": { "x": 1 } } })),
             call(json!({ "locations": [{ "path": format!("/x/{SECRET}") }] })),
             call(json!({ "_meta": { "token": "hunter2hunter2", SECRET: {} } })),
         ],

@@ -1,8 +1,8 @@
 //! Processes of an agent whose shim has died: found by more than one trace, and ended.
 //!
 //! With the shim, its children have lost the parent below which all of them could be found. What is left of the tree is
-//! known by what it cannot or usually does not take off: the mark in its environment, its kernel session, its cgroup, the pipe that is the
-//! agent's stdout, and a parent that is known by one of these.
+//! known by what it cannot or usually does not take off: the mark in its environment, its kernel session, its cgroup, the pipes that are the
+//! agent's stdout and stderr, and a parent that is known by one of these.
 
 use std::cell::{Cell, RefCell};
 use std::collections::{HashMap, HashSet, VecDeque};
@@ -220,9 +220,9 @@ impl<'a> LeftoverSearch<'a> {
                 others.push((pid, stat));
             }
         }
-        // Then whoever is below them, or has only the pipe in common with them.
+        // Then whoever is below them, or has only a pipe in common with them.
         others.retain(|(pid, stat)| {
-            let holds = self.holds_stdout(*pid, stat) && !self.is_spared(*pid);
+            let holds = self.holds_output(*pid, stat) && !self.is_spared(*pid);
             if holds {
                 take(*pid, stat, &mut members);
             }
@@ -270,12 +270,11 @@ impl<'a> LeftoverSearch<'a> {
         !led_by_another && !of_another && same_user
     }
 
-    /// Tells whether it can still write to what was the agent's stdout. Who reads from it is a daemon.
-    fn holds_stdout(&self, pid: i32, stat: &ProcessStat) -> bool {
-        let Some(inode) = self.meta.stdout.filter(|_| stat.started >= self.meta.agent.started) else {
-            return false;
-        };
-        writable_end(pid, inode).is_some()
+    /// Tells whether it can still write to what was the agent's stdout or stderr. Who reads from it is a daemon.
+    fn holds_output(&self, pid: i32, stat: &ProcessStat) -> bool {
+        let pipes = [self.meta.stdout, self.meta.stderr];
+        stat.started >= self.meta.agent.started
+            && pipes.into_iter().flatten().any(|inode| writable_end(pid, inode).is_some())
     }
 
     /// Tells whether another shim of the same session looks after it: of a terminal, or of another generation. Its processes carry the

@@ -30,6 +30,9 @@ pub(super) struct ShimMeta {
     /// The inode of the pipe that is the agent's stdout.
     #[serde(default)]
     pub(super) stdout: Option<u64>,
+    /// The same of its stderr.
+    #[serde(default)]
+    pub(super) stderr: Option<u64>,
     /// The directory that this was written to. Whoever reads it elsewhere reads a copy.
     #[serde(default)]
     pub(super) place: Option<DirectoryPlace>,
@@ -53,6 +56,7 @@ impl ShimMeta {
             part,
             memo: None,
             stdout: None,
+            stderr: None,
             place: None,
         }
     }

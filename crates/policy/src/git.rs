@@ -11,3 +11,12 @@ pub(super) fn is_plain_git(subcommand: &str) -> bool {
 pub(super) fn only_reads(subcommand: &str) -> bool {
     holds(&TABLE.git.reads, subcommand)
 }
+
+/// Returns the index of the subcommand in words that begin with `git`.
+pub(super) fn subcommand_index(words: &[String]) -> usize {
+    let mut next = 1;
+    while let Some(word) = words.get(next).filter(|word| word.starts_with('-')) {
+        next += if holds(&TABLE.git.valued, word) { 2 } else { 1 };
+    }
+    next.min(words.len())
+}

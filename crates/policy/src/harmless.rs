@@ -2,7 +2,7 @@
 //! known to run nothing and to write nowhere else. The table is `harmless.toml`; what is not in it is not known, and is not
 //! allowed.
 
-use super::git::is_plain_git;
+use super::git::{is_plain_git, subcommand_index};
 use super::harmless_table::{HarmlessOptions, TABLE, holds};
 use super::programs::{LaunchMode, base, file_name, runs};
 use super::risk::places;
@@ -71,7 +71,7 @@ fn program(written: &str) -> String {
 
 /// Returns the number of words that git's own options take; whether they are harmless is checked elsewhere.
 fn global(command: &[String]) -> usize {
-    if command[0] == "git" { super::launch::subcommand(command) - 1 } else { 0 }
+    if command[0] == "git" { subcommand_index(command) - 1 } else { 0 }
 }
 
 fn begins_with_words(name: &str, words: &[&str]) -> bool {

@@ -208,15 +208,6 @@ pub(super) fn innermost<'a>(chain: &ProgramChain, argv: &'a [String]) -> Result<
     Ok(&argv[starts(chain, argv).last().copied().unwrap_or_default()..])
 }
 
-/// Where the subcommand of git stands in words that begin with git.
-pub(super) fn subcommand(words: &[String]) -> usize {
-    let mut next = 1;
-    while let Some(word) = words.get(next).filter(|word| word.starts_with('-')) {
-        next += if holds(&TABLE.git.valued, word) { 2 } else { 1 };
-    }
-    next.min(words.len())
-}
-
 /// git's own options, and subcommands that run or set up something else, must be spelled by the rule.
 fn git(argv: &[String], at: usize, spelled: usize) -> Result<(), String> {
     let mut next = at + 1;

@@ -12,7 +12,7 @@ const LOOK: usize = 96;
 const COMMAND: usize = 512;
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-enum AssignOperator {
+pub(super) enum AssignOperator {
     /// `=` without blanks around it.
     Tight,
     Equals,
@@ -26,12 +26,12 @@ enum AssignOperator {
 }
 
 /// A name that was found, and where its value begins.
-struct AssignedName<'a> {
-    text: &'a str,
-    start: usize,
-    flag: bool,
-    operator: AssignOperator,
-    value: usize,
+pub(super) struct AssignedName<'a> {
+    pub(super) text: &'a str,
+    pub(super) start: usize,
+    pub(super) flag: bool,
+    pub(super) operator: AssignOperator,
+    pub(super) value: usize,
 }
 
 /// Reads the word at `at`; says where it ends, and which secret is assigned to it.
@@ -43,7 +43,7 @@ pub(super) fn at(text: &str, at: usize) -> (usize, Option<SecretSpan>) {
     {
         return (end, Some(span));
     }
-    let Some(name) = name(text, at, end) else { return (end, None) };
+    let Some(name) = named(text, at, end) else { return (end, None) };
     if name.text.eq_ignore_ascii_case("bearer") {
         return (end, bearer(text, &name));
     }
@@ -90,7 +90,7 @@ fn separator(login: &str) -> Option<usize> {
 }
 
 /// The word as a name, if something is assigned to it.
-fn name(text: &str, at: usize, end: usize) -> Option<AssignedName<'_>> {
+pub(super) fn named(text: &str, at: usize, end: usize) -> Option<AssignedName<'_>> {
     let bytes = text.as_bytes();
     let mut start = at;
     // The letter of `\n` does not belong to the word behind it.
@@ -132,7 +132,7 @@ fn name(text: &str, at: usize, end: usize) -> Option<AssignedName<'_>> {
 }
 
 /// The secret that a name of any other class is given.
-fn assigned(text: &str, name: &AssignedName<'_>, class: SecretClass) -> Option<SecretSpan> {
+pub(super) fn assigned(text: &str, name: &AssignedName<'_>, class: SecretClass) -> Option<SecretSpan> {
     let bytes = text.as_bytes();
     if bytes[name.value.min(bytes.len())..].starts_with(b"-----BEGIN") {
         return None; // for `pem`
@@ -163,7 +163,7 @@ fn assigned(text: &str, name: &AssignedName<'_>, class: SecretClass) -> Option<S
 
 /// The value between the quotes that begin at `at`: `Some(None)` if it is to be shown, `None` if there are no quotes.
 #[expect(clippy::option_option, reason = "no quotes is another thing than nothing to hide")]
-fn quoted(text: &str, at: usize, name: &str, class: SecretClass) -> Option<Option<SecretSpan>> {
+pub(super) fn quoted(text: &str, at: usize, name: &str, class: SecretClass) -> Option<Option<SecretSpan>> {
     let bytes = text.as_bytes();
     let (start, end, quote) = quotes(bytes, at)?;
     let value = &text[start..end];
@@ -204,7 +204,7 @@ fn quotes(bytes: &[u8], at: usize) -> Option<(usize, usize, u8)> {
 
 /// Returns the text at `at` up to a blank, a quote or the end of the line, without punctuation that closes a
 /// list or a sentence; at most `most` bytes of it.
-fn unquoted(text: &str, at: usize, most: usize) -> &str {
+pub(super) fn unquoted(text: &str, at: usize, most: usize) -> &str {
     let bytes = text.as_bytes();
     let ends = |index: &usize| {
         bytes[*index].is_ascii_whitespace() || is_quote(bytes[*index]) || is_escape(bytes, *index)

@@ -4,7 +4,7 @@
 //!  text ──► formats   tokens that are known by their look
 //!      ├──► pem       private keys, also cut off and inside of diffs
 //!      ├──► url       the password of `user:password@`
-//!      └──► assign    a key that looks secret (keys), and a value that is no code (values)
+//!      └──► assign    a key that looks secret (keys), and a value that is no code (values), also over lines (lines)
 //! ```
 //!
 //! A pass goes over the bytes from left to right. Whatever it looks at again is bounded, so the time is linear; what is
@@ -21,6 +21,7 @@ mod assign;
 mod formats;
 mod json;
 mod keys;
+mod lines;
 mod pem;
 mod pieces;
 #[cfg(test)]
@@ -155,7 +156,7 @@ fn spans(text: &str) -> Vec<SecretSpan> {
             continue;
         }
         if at >= word && is_word(bytes[at]) {
-            let (end, span) = assign::at(text, at);
+            let (end, span) = lines::at(text, at);
             word = end;
             if let Some(span) = span {
                 value = span.start..span.end;

@@ -9,7 +9,7 @@
 
 use std::collections::VecDeque;
 
-use super::{SecretSpan, is_blank, marked, pem};
+use super::{SecretSpan, is_blank, lines, marked, pem};
 
 /// Text before the first held line that is kept to judge what follows, such as the `curl` of an option.
 const CONTEXT: usize = 1024;
@@ -23,8 +23,8 @@ const UNFINISHED: &str = "unfinished text";
 
 /// The length of the beginning of `text` whose redaction cannot change, whatever follows.
 ///
-/// Nothing but a private key goes beyond its line. Within a line, words are settled as long as nothing in it could assign
-/// or quote a value.
+/// A private key goes beyond its line, and so may the value of a name (see [`lines`]). Within a line, words are settled as long
+/// as nothing in it could assign or quote a value.
 pub fn settled(text: &str) -> usize {
     let line = memchr::memrchr(b'\n', text.as_bytes()).map_or(0, |at| at + 1);
     let rest = text.as_bytes().get(line..).unwrap_or_default();
@@ -33,6 +33,7 @@ pub fn settled(text: &str) -> usize {
     let word = || line + rest.iter().rposition(|byte| is_blank(*byte)).map_or(0, |at| at + 1);
     let border = if assigns && rest.len() <= LONGEST_LINE { line } else { word() };
     let border = border.min(pem::unfinished(text.as_bytes(), border));
+    let border = lines::unfinished(text, border);
     let forced = text.len().saturating_sub(ALWAYS_HELD);
     if text.len() - border > MAX_HELD { text.floor_char_boundary(forced).max(border) } else { border }
 }
@@ -56,7 +57,7 @@ impl PieceRedactor {
         let settled = settled(&self.text);
         let count = self.held.iter().take_while(|end| **end <= settled).count();
         let given = self.release(count);
-        self.forget();
+        self.forget(settled);
         given
     }
 
@@ -107,8 +108,8 @@ impl PieceRedactor {
     }
 
     /// Drops context that is not needed any more, whole lines of it.
-    fn forget(&mut self) {
-        let settled = settled(&self.text).min(self.released);
+    fn forget(&mut self, settled: usize) {
+        let settled = settled.min(self.released);
         let line = memchr::memrchr(b'\n', &self.text.as_bytes()[..settled]).map_or(0, |at| at + 1);
         let most = self.text.floor_char_boundary(line.saturating_sub(CONTEXT));
         let cut =

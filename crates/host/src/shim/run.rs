@@ -111,6 +111,7 @@ impl ShimLoop {
             },
         )?;
         let me = i32::try_from(std::process::id()).expect("pids fit into an i32");
+        let inode = |pipe: &OwnedFd| nix::sys::stat::fstat(pipe).ok().map(|stat| stat.st_ino);
         let meta = ShimMeta {
             version: order.version,
             shim: ProcessIdentity::of(me),
@@ -119,7 +120,8 @@ impl ShimLoop {
             cgroup: order.spec.cgroup.clone().filter(|_| cgroup.is_some()),
             part: order.keep.part.clone(),
             memo: order.spec.memo.clone(),
-            stdout: nix::sys::stat::fstat(&agent.stdout).ok().map(|stat| stat.st_ino),
+            stdout: inode(&agent.stdout),
+            stderr: inode(&agent.stderr),
             place: DirectoryPlace::of(Path::new(".")),
         };
         if let Err(error) = write_whole(META, &serde_json::to_vec(&meta)?) {
