@@ -169,7 +169,7 @@ pub fn line(action: Option<&str>, title: &str) -> String {
     }
 }
 
-/// Describes a clearance on one line, see [`line`].
+/// Describes a clearance on one line, see [`line()`].
 pub fn line_of(clearance: &Clearance) -> String {
     line(clearance.action.as_deref(), &clearance.title)
 }
