@@ -7,13 +7,13 @@ use std::fmt::Write as _;
 
 /// Unchanged lines around a change.
 const CONTEXT: usize = 3;
-/// Edits that are looked for at most, which bounds the memory (its square).
+/// The maximum number of edits searched, which bounds the memory (its square).
 const MAX_EDITS: usize = 1000;
-/// Lines that are compared at most, about.
+/// The approximate maximum number of line comparisons.
 const MAX_WORK: usize = 4_000_000;
 const NO_NEWLINE: &str = "\\ No newline at end of file\n";
 
-/// Returns the unified diff from `old` to `new`; `old` is none for a new file. Empty if nothing changes.
+/// Returns the unified diff from `old` to `new`; `old` is `None` for a new file. Empty if nothing changes.
 pub fn unified(path: &str, old: Option<&str>, new: &str) -> String {
     let before: Vec<&str> = old.unwrap_or_default().split_inclusive('\n').collect();
     let after: Vec<&str> = new.split_inclusive('\n').collect();
@@ -28,8 +28,8 @@ pub fn unified(path: &str, old: Option<&str>, new: &str) -> String {
     out
 }
 
-/// Absolute paths stand as they are. A name that could be read as something else is quoted, which policy never takes
-/// for a path that it knows.
+/// Formats the header. Absolute paths are unchanged. An ambiguous name is quoted; policy never matches a quoted name
+/// with a known path.
 fn header(path: &str, new_file: bool) -> String {
     let odd = |c: char| c.is_control() || matches!(c, '"' | '\\' | '\u{2028}' | '\u{2029}');
     let name = |side: &str| {
@@ -40,7 +40,7 @@ fn header(path: &str, new_file: bool) -> String {
     format!("--- {old}\n+++ {}\n", name("b"))
 }
 
-/// Tells whether two diffs change the same lines of the same files, however much context they show.
+/// Reports whether two diffs change the same lines of the same files, regardless of their context.
 pub fn is_same_change(one: &str, other: &str) -> bool {
     let name = |line: &str| line.split('\t').next().unwrap_or(line).to_owned();
     let is_name = |line: &str| line.starts_with("--- ") || line.starts_with("+++ ");
@@ -57,7 +57,7 @@ pub fn is_same_change(one: &str, other: &str) -> bool {
     other.lines().all(is_plain) && changes(one) == changes(other)
 }
 
-/// These lines of the old text are replaced by those of the new one; what lies between two changes is the same in both.
+/// A replacement of lines of the old text by lines of the new one; the lines between two changes are the same in both.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 struct LineChange {
     old: (usize, usize),
@@ -87,17 +87,18 @@ fn changes(old: &[&str], new: &[&str]) -> Vec<LineChange> {
     changes
 }
 
-/// The pairs of lines that stay, in order; none if that would cost too much to find.
+/// Returns the pairs of unchanged lines, in order; `None` if that would be too expensive.
 fn common(old: &[&str], new: &[&str]) -> Option<Vec<(usize, usize)>> {
     let total = old.len() + new.len();
     let limit = MAX_EDITS.min(MAX_WORK / total.max(1)).min(total);
-    // How far each diagonal has come after so many edits: `rounds[d][i]` is the one of k = 2 i - d, where k = x - y.
+    // The furthest point of each diagonal after each number of edits: `rounds[d][i]` is the one of k = 2 i - d, where k
+    // = x - y.
     let mut rounds: Vec<Vec<usize>> = Vec::new();
     for d in 0..=limit {
         let mut reach = Vec::with_capacity(d + 1);
         for i in 0..=d {
             let mut x = rounds.last().map_or(0, |before| step(before, d, i));
-            // Diagonals that leave the old or the new text are carried along, and go nowhere.
+            // Diagonals that leave the old or the new text stay in the list, without progress.
             let mut y = (x + d).saturating_sub(2 * i);
             while old.get(x).is_some_and(|line| new.get(y) == Some(line)) {
                 (x, y) = (x + 1, y + 1);
@@ -113,12 +114,13 @@ fn common(old: &[&str], new: &[&str]) -> Option<Vec<(usize, usize)>> {
     None
 }
 
-/// Where edit number `d` starts on its diagonal `i`: one line further down (added) or right (removed) from a neighbour.
+/// Returns the start of edit number `d` on its diagonal `i`: one line further down (added) or right (removed) from a
+/// neighbour.
 fn step(before: &[usize], d: usize, i: usize) -> usize {
     if comes_from_above(before, d, i) { reached(before, i) } else { reached(before, i - 1) + 1 }
 }
 
-/// Tells whether that edit adds a line.
+/// Reports whether that edit adds a line.
 fn comes_from_above(before: &[usize], d: usize, i: usize) -> bool {
     i == 0 || (i < d && reached(before, i - 1) < reached(before, i))
 }
@@ -127,7 +129,7 @@ fn reached(round: &[usize], i: usize) -> usize {
     round.get(i).copied().unwrap_or(0)
 }
 
-/// These lines; none where there are no such lines.
+/// Returns a range of lines, empty if it is outside.
 fn part<'a, 't>(lines: &'a [&'t str], from: usize, to: usize) -> &'a [&'t str] {
     lines.get(from..to).unwrap_or_default()
 }
@@ -150,7 +152,7 @@ fn walk_back(rounds: &[Vec<usize>], mut i: usize, mut x: usize) -> Vec<(usize, u
     same
 }
 
-/// Changes whose context would touch go together.
+/// Groups changes whose context would touch.
 fn hunks(changes: &[LineChange]) -> impl Iterator<Item = &[LineChange]> {
     changes.chunk_by(|one, next| next.old.0 - one.old.1 <= 2 * CONTEXT)
 }
