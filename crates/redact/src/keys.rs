@@ -1,17 +1,17 @@
-//! Which names look like those of secrets.
+//! The classes of names that look like those of secrets.
 
-/// The kind of secret that a name promises.
+/// The kind of secret that a name indicates.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum SecretClass {
-    /// Anything may be one, also a word or a number.
+    /// Any value may be one, also a word or a number.
     Password,
-    /// Something long that was made by a machine.
+    /// A long, generated value.
     Token(&'static str),
     /// Like [`Self::Token`], but the name is also used for other things.
     Maybe(&'static str),
     /// An address with its password.
     Address,
-    /// A scheme, and what it takes.
+    /// A scheme, and its credentials.
     Authorization,
     Cookie,
 }
@@ -28,7 +28,7 @@ impl SecretClass {
     }
 }
 
-/// Looked for in names without their separators, the most telling first.
+/// Words to find in names without separators, the most specific first.
 const WORDS: &[(&str, SecretClass)] = &[
     ("secretaccesskey", SecretClass::Token("AWS secret key")),
     ("awssecret", SecretClass::Token("AWS secret key")),
@@ -48,7 +48,7 @@ const WORDS: &[(&str, SecretClass)] = &[
     ("token", SecretClass::Token("token")),
 ];
 
-/// The last part of names that speak about a secret and do not hold it.
+/// The last part of names that describe a secret and do not hold it.
 const ABOUT: &[&str] = &[
     "age",
     "at",
@@ -109,13 +109,13 @@ const ABOUT: &[&str] = &[
     "version",
 ];
 
-/// Names longer than this are looked at from their end.
+/// The maximum length of a name; only the end of longer ones is examined.
 const LONGEST: usize = 100;
 
 /// Returns the class of a name as it is written: `DB_PASSWORD`, `x-api-key`, `clientSecret`,
 /// `spring.datasource.password`.
 pub(super) fn class(name: &str) -> Option<SecretClass> {
-    // Without separators and in lower case; where its last part begins, and how many there are.
+    // The name without separators and in lower case; the start of its last part, and the number of parts.
     let (mut flat, mut last, mut parts) = (String::with_capacity(name.len().min(LONGEST)), 0, 0);
     let mut was = b'_';
     let bytes = name.as_bytes();
@@ -150,7 +150,7 @@ pub(super) fn class(name: &str) -> Option<SecretClass> {
     }
 }
 
-/// Checks whether a text mentions secrets: a name or a sentence about one, rather than a secret itself.
+/// Reports whether a text mentions secrets: a name or a sentence about one, rather than a secret itself.
 pub(super) fn mentions_secret(text: &str) -> bool {
     const SPOKEN: &[&str] =
         &["password", "passwd", "secret", "token", "key", "credential", "passphrase", "auth"];
