@@ -1,16 +1,16 @@
-//! Subcommands of git: the one table that rules and risk look at.
+//! Subcommands of git: the only table for rules and risk.
 
 /// The kind of change that a subcommand makes.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum GitEffect {
-    /// Nothing but git's own caches, whatever its operands are.
+    /// Only git's own caches, with any operands.
     Reads,
     /// Something else, or it depends on its operands.
     Changes,
 }
 
-/// Subcommands that run no program that their operands name. Others must be spelled by a rule that allows them, with everything
-/// behind them: aliases, helpers and remotes of git are programs.
+/// Subcommands that run no program named by their operands. For others, an allow rule must spell all arguments:
+/// aliases, helpers and remotes of git are programs.
 const SUBCOMMANDS: &[(&str, GitEffect)] = &[
     ("status", GitEffect::Reads),
     ("diff", GitEffect::Reads),
@@ -62,12 +62,12 @@ const SUBCOMMANDS: &[(&str, GitEffect)] = &[
     ("version", GitEffect::Changes),
 ];
 
-/// Tells whether the subcommand of git runs no program that its operands name.
+/// Reports whether the subcommand of git runs no program named by its operands.
 pub(super) fn is_plain_git(subcommand: &str) -> bool {
     SUBCOMMANDS.iter().any(|(name, _)| *name == subcommand)
 }
 
-/// Tells whether the subcommand of git changes nothing but git's own caches.
+/// Reports whether the subcommand of git changes only git's own caches.
 pub(super) fn only_reads(subcommand: &str) -> bool {
     SUBCOMMANDS.contains(&(subcommand, GitEffect::Reads))
 }

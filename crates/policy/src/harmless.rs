@@ -1,5 +1,5 @@
-//! The words that may follow those of an allow rule: operands that stay inside of the workspace, and options that are
-//! known to run nothing and to write nowhere else. What is in no table is not known, and is not allowed.
+//! The words that may follow those of an allow rule: operands inside of the workspace, and options that are known to
+//! run nothing and to write nowhere else. Words without a table entry are not allowed.
 
 mod options;
 
@@ -13,7 +13,7 @@ use intercom_types::Risk;
 /// Tools that write long options with one dash and have no clusters.
 const ONE_DASH: &[&str] = &["find", "go", "tsc"];
 
-/// Their operands are what they run: nothing may be added to those of the rule.
+/// Programs whose operands are the targets to run: nothing may be added to those of the rule.
 const TARGETS: &[&str] = &[
     "make",
     "gmake",
@@ -33,7 +33,7 @@ const TARGETS: &[&str] = &[
     "mage",
 ];
 
-/// Their operands can name any program, so that even a rule for the program alone covers none of them.
+/// Programs whose operands can name any program, so that even a rule for the program alone covers none of them.
 const ANY_PROGRAM: &[&str] = &["sbt", "lein", "bazel", "bazelisk", "cmake", "dotnet", "meson", "composer"];
 
 /// Phases of Maven that run the build of the project and write below it. Goals of plugins run anything.
@@ -51,8 +51,7 @@ pub(super) fn is_plain(program: &str) -> bool {
         || ROWS.iter().flat_map(|row| row.of).any(|of| of.split(' ').next() == Some(program))
 }
 
-/// Checks that the words from `spelled` on add nothing to the words before, which the rule spells. The
-/// command begins with its program.
+/// Checks that the words from `spelled` on add nothing to the words of the rule. The command begins with its program.
 pub(super) fn check(command: &[String], spelled: usize) -> Result<(), String> {
     let (name, skipped) = (program(&command[0]), global(command));
     let mut words = vec![name.as_str()];
@@ -67,7 +66,7 @@ pub(super) fn check(command: &[String], spelled: usize) -> Result<(), String> {
         if previous == NextWordRole::Text && !word.starts_with('-') {
             continue;
         }
-        // `host:file` is fetched by a program, also behind an option.
+        // `host:file` is fetched by a program, also after an option.
         if TARS.contains(&words[0]) && word.contains(':') {
             return Err(format!("`{word}` goes beyond the rule"));
         }
@@ -88,7 +87,7 @@ pub(super) fn check(command: &[String], spelled: usize) -> Result<(), String> {
     runs_later(command, &words[..spelled.min(words.len())])
 }
 
-/// Files that other programs run later are not written unless the rule names them.
+/// Rejects writes to files that other programs run later, unless the rule names them.
 fn runs_later(command: &[String], spelled: &[&str]) -> Result<(), String> {
     let arguments: Vec<&str> = command.iter().skip(1).map(String::as_str).collect();
     let files = written_among(&file_name(&command[0]), &arguments);
@@ -98,12 +97,12 @@ fn runs_later(command: &[String], spelled: &[&str]) -> Result<(), String> {
     })
 }
 
-/// The name to look up: only interpreters are the same in all versions.
+/// Returns the name to look up. Only interpreters behave the same in all versions.
 fn program(written: &str) -> String {
     if !written.contains('/') && base(written) == "python" { "python".to_owned() } else { written.to_owned() }
 }
 
-/// Returns the number of words that git's own options take; whether they are harmless is checked elsewhere.
+/// Returns the number of words of git's own options; they are checked elsewhere.
 fn global(command: &[String]) -> usize {
     if command[0] == "git" { super::launch::subcommand(command) - 1 } else { 0 }
 }
@@ -113,7 +112,7 @@ fn begins_with_words(of: &str, words: &[&str]) -> bool {
     of.split(' ').all(|word| words.next() == Some(&word))
 }
 
-/// The meaning of the word behind an option.
+/// The meaning of the word after an option.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum NextWordRole {
     /// A word of its own.
@@ -172,14 +171,14 @@ fn check_stays_inside(word: &str) -> Result<(), String> {
     Ok(())
 }
 
-/// Operands that are more than names of files.
+/// Checks operands that are more than names of files.
 fn operand(rows: &[&OptionTableRow], words: &[&str], at: usize, spelled: usize) -> Result<(), String> {
     let word = words[at];
     let beyond = || Err(format!("`{word}` goes beyond the rule"));
     match words {
-        // `make` alone is for every target; with one, for that.
+        // A rule for `make` alone covers every target, a rule with a target only that one.
         [make, ..] if TARGETS.contains(make) && spelled > 1 => beyond(),
-        // The first is a program; of those only printing some lines is known.
+        // The first operand is a program; only those that print lines are known.
         ["sed", ..] => {
             let is_first = words[spelled..at].iter().all(|word| word.starts_with('-'));
             let lines = word.strip_suffix('p').unwrap_or_default();
@@ -193,12 +192,12 @@ fn operand(rows: &[&OptionTableRow], words: &[&str], at: usize, spelled: usize) 
         }
         [program, ..] if ANY_PROGRAM.contains(program) => beyond(),
         ["mvn" | "mvnw" | "./mvnw", ..] if !MAVEN_PHASES.contains(&word) => beyond(),
-        // The second is written.
+        // The second operand is written.
         ["uniq" | "xxd", ..] if words[1..at].iter().any(|word| !word.starts_with('-')) => beyond(),
         // The program may import files and show the environment.
         ["jq", ..] if JQ_READS.iter().any(|read| word.contains(read)) => beyond(),
         ["git", subcommand, ..] if at > 1 && !is_plain_git(subcommand) => beyond(),
-        // Addresses, and what is pushed where.
+        // Addresses, and the refs to push.
         ["git", "clone" | "fetch" | "pull" | "push" | "ls-remote" | "remote" | "submodule", ..]
             if word.contains(':') || word.starts_with('+') =>
         {
@@ -207,7 +206,7 @@ fn operand(rows: &[&OptionTableRow], words: &[&str], at: usize, spelled: usize) 
         // A setting may name a program.
         ["git", "config", ..] if at > 2 && spelled < 3 => beyond(),
         ["go", "run" | "tool" | "generate", ..] if spelled < 3 => beyond(),
-        // An unknown program with a shell among its operands may well run it.
+        // An unknown program may run a shell among its operands.
         _ if rows.is_empty()
             && matches!(runs(&base(word)), Some(LaunchMode::Shell | LaunchMode::Code(_))) =>
         {

@@ -334,7 +334,7 @@ mod tests {
     use super::*;
     use crate::bus::Bell;
 
-    fn message(key: &str, wanted: &str) -> DesiredMessage {
+    fn desired(key: &str, wanted: &str) -> DesiredMessage {
         let (key, wanted) = (key.to_owned(), wanted.to_owned());
         let (channel, memo) = ("C1".to_owned(), String::new());
         DesiredMessage {
@@ -380,7 +380,7 @@ mod tests {
         let session = SessionId::mint();
         let messages = (0..50).flat_map(|n| {
             ["talk", "turn"]
-                .map(|sort| DesiredMessage { session: Some(session), ..message(&format!("{sort} {n}"), "1") })
+                .map(|sort| DesiredMessage { session: Some(session), ..desired(&format!("{sort} {n}"), "1") })
         });
         store.slack_upsert(messages.collect(), None).await.unwrap();
         let newest = store.slack_newest(session, "talk ").await.unwrap();
@@ -392,19 +392,19 @@ mod tests {
     async fn only_the_latest_wish_counts_and_the_same_one_is_none() {
         let dir = tempfile::tempdir().unwrap();
         let store = Store::open(&dir.path().join("intercom.db"), Bell::new()).unwrap();
-        assert_eq!(store.slack_upsert(vec![message("a", "1"), message("b", "1")], Some(7)).await.unwrap(), 2);
-        assert_eq!(store.slack_upsert(vec![message("a", "1")], None).await.unwrap(), 0);
+        assert_eq!(store.slack_upsert(vec![desired("a", "1"), desired("b", "1")], Some(7)).await.unwrap(), 2);
+        assert_eq!(store.slack_upsert(vec![desired("a", "1")], None).await.unwrap(), 0);
         assert_eq!(
             store
                 .slack_upsert(
-                    vec![DesiredMessage { upsert_rule: UpsertRule::Again, ..message("a", "1") }],
+                    vec![DesiredMessage { upsert_rule: UpsertRule::Again, ..desired("a", "1") }],
                     None
                 )
                 .await
                 .unwrap(),
             1
         );
-        store.slack_upsert(vec![message("a", "2")], None).await.unwrap();
+        store.slack_upsert(vec![desired("a", "2")], None).await.unwrap();
         assert_eq!(store.cursor("slack").await.unwrap(), Some(7));
         store.slack_sent("a".into(), SlackSendOutcome::Posting(Time::from_millis(5))).await.unwrap();
         let done = SlackSendOutcome::Done { version: 1, ts: Some("17.1".to_owned()) };
