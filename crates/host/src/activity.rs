@@ -15,7 +15,7 @@ use super::tree::{ProcessBelow, walk};
 /// The time after the agent's start within which a new process is a part of it: the program behind an
 /// adapter, its tool servers.
 const SETTLING_SECONDS: u64 = 3;
-/// The most open files looked at in each process.
+/// The maximum number of open files examined per process.
 const MAX_OPEN_FILES: usize = 1024;
 const MAX_CHILDREN: usize = 8;
 const MAX_NAME_CHARS: usize = 60;

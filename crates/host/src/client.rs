@@ -132,6 +132,7 @@ impl ShimClient {
         let (extent_to, extent) = watch::channel(extent);
         let reader = JournalReader::new(&self.runtime_dir.dir, self.consumed);
         tokio::spawn(read_journal(reader, extent, output_to, control.clone(), self.stdout.take()));
+        // Only `attach_ended` has dropped the receiver by now.
         let control_closed = control.is_closed();
         let process = AgentProcess {
             identity: self.meta.agent.clone(),
@@ -172,6 +173,7 @@ impl ShimClient {
                         let cause = intercom_types::Delivery::STREAM_CLOSED.to_owned();
                         events.send(ProcessEvent::Failed { n, cause }).await.unwrap_or(());
                     }
+                    // Not the end of the loop: the shim closes the stream when it has sent everything.
                     ShimFrame::Exit(_, end) => record = Some(end),
                     ShimFrame::Note(text) => tracing::warn!(session.id = self.meta.session, "{text}"),
                     _ => {}

@@ -33,7 +33,7 @@ fn short(path: &Path) -> io::Result<(PathBuf, Option<OwnedFd>)> {
 
 /// Listens on a path. A socket file without a listener is replaced; one in use is an error.
 pub async fn listen(path: &Path) -> io::Result<UnixListener> {
-    // A full backlog also means that somebody listens.
+    // A full backlog also means that a process listens.
     let is_used =
         connect(path).await.map_or_else(|error| error.kind() == io::ErrorKind::WouldBlock, |_| true);
     if is_used {

@@ -48,13 +48,17 @@ pub fn resolve_program(command: &str, workspace: &Path, path: Option<&OsStr>) ->
 
 impl AgentProcess {
     /// Starts an agent. Its process runs when this returns; if that takes longer than `limit`, all of it is ended.
-    pub async fn spawn(spec: ProcessSpec, keep: &RuntimeDir, limit: Duration) -> Result<Self, SpawnError> {
+    pub async fn spawn(
+        spec: ProcessSpec,
+        runtime_dir: &RuntimeDir,
+        limit: Duration,
+    ) -> Result<Self, SpawnError> {
         let (program, session) = (spec.program.display().to_string(), spec.session.clone());
         let mut child = None;
-        let cause = match tokio::time::timeout(limit, start(spec, keep, &mut child)).await {
+        let cause = match tokio::time::timeout(limit, start(spec, runtime_dir, &mut child)).await {
             Ok(Ok(meta)) => {
                 let client = ShimClient {
-                    runtime_dir: keep.clone(),
+                    runtime_dir: runtime_dir.clone(),
                     meta,
                     consumed: 0,
                     stdout: None,
@@ -72,28 +76,32 @@ impl AgentProcess {
                     child.start_kill().ok(); // it may have exited by itself
                     child.wait().await.ok(); // reaped, that is all
                 }
-                let meta = ShimMeta::unknown(&session, keep);
-                let (keep, accepted) = (keep.clone(), None);
-                ShimClient { runtime_dir: keep, meta, consumed: 0, stdout: None, child: None, accepted }
+                let meta = ShimMeta::unknown(&session, runtime_dir);
+                let (runtime_dir, accepted) = (runtime_dir.clone(), None);
+                ShimClient { runtime_dir, meta, consumed: 0, stdout: None, child: None, accepted }
                     .end_all()
                     .await;
                 format!("no process after {} s", limit.as_secs())
             }
         };
-        super::remove(&keep.dir);
+        super::remove(&runtime_dir.dir);
         Err(SpawnError::Failed { program, cause })
     }
 }
 
 /// Starts a shim and puts it into `shim` as soon as it runs, so that the caller can end it if this future is dropped.
-async fn start(spec: ProcessSpec, keep: &RuntimeDir, shim: &mut Option<Child>) -> io::Result<ShimMeta> {
-    let dir = &keep.dir;
+async fn start(
+    spec: ProcessSpec,
+    runtime_dir: &RuntimeDir,
+    shim: &mut Option<Child>,
+) -> io::Result<ShimMeta> {
+    let dir = &runtime_dir.dir;
     DirBuilder::new().recursive(true).mode(0o700).create(dir)?;
     let log = OpenOptions::new().create(true).append(true).mode(0o600).open(dir.join("shim.log"))?;
     // `/proc/self/exe` is this very program, even if another version has replaced it on disk. The environment is
     // cleared because the agent could read it. The shim of a part gets the session's mark: processes below it cannot
     // hide that they belong to the session.
-    let mark = keep.part.as_ref().map(|_| (SESSION_VARIABLE, spec.session.as_str()));
+    let mark = runtime_dir.part.as_ref().map(|_| (SESSION_VARIABLE, spec.session.as_str()));
     let child = Command::new("/proc/self/exe")
         .arg(MODE)
         .env_clear()
@@ -103,8 +111,12 @@ async fn start(spec: ProcessSpec, keep: &RuntimeDir, shim: &mut Option<Child>) -
         .stderr(log)
         .spawn()?;
     let child = shim.insert(child);
-    let order =
-        ShimOrder { spec, keep: keep.clone(), version: version(), open_files: super::original_open_files() };
+    let order = ShimOrder {
+        spec,
+        keep: runtime_dir.clone(),
+        version: version(),
+        open_files: super::original_open_files(),
+    };
     match ask(child, &order).await? {
         ShimAnswer::Runs(meta) => Ok(*meta),
         ShimAnswer::Failed(cause) => {

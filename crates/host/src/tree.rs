@@ -76,7 +76,7 @@ pub(super) fn children(pid: i32) -> Option<Vec<i32>> {
 const STOPPING: Duration = Duration::from_millis(200);
 const LOOK_AGAIN: Duration = Duration::from_millis(1);
 
-/// Stops and kills the descendants of `root`, which is the caller, a child subreaper that reaps nobody meanwhile.
+/// Stops and kills the descendants of `root`, which is the caller, a child subreaper that reaps no process meanwhile.
 /// Returns the killed processes.
 ///
 /// The argument that this converges, whatever the tree does:

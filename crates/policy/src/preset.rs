@@ -92,7 +92,7 @@ mod tests {
         check(&tool("fetch"), [false, false, false, false]);
         check(&tool("switch_mode"), [false, true, false, true]);
         check(&tool("other"), [false, true, false, true]);
-        // With nothing to go by, nothing can be told, and the risk is high.
+        // Without any facts, the risk is high.
         check(&PolicyRequest::default(), [false, true, true, true]);
     }
 

@@ -42,7 +42,7 @@ impl Store {
         .await
     }
 
-    /// Newest first.
+    /// Returns all tokens, newest first.
     pub async fn tokens(&self) -> Result<Vec<StoredToken>, StoreError> {
         self.read(|connection| list(connection, TOKEN, "t", token)).await
     }
@@ -106,7 +106,7 @@ impl Store {
         .await
     }
 
-    /// Newest first.
+    /// Returns all grants, newest first.
     pub async fn grants(&self) -> Result<Vec<Grant>, StoreError> {
         self.read(|connection| list(connection, GRANT, "g", grant)).await
     }

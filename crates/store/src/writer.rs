@@ -15,7 +15,7 @@
 //!
 //! Bounds: a session waits for its answer before it writes again, so it has at most one job in each queue; an API
 //! request has one. So the queues are bounded by the number of callers, and `push` never has to wait or refuse. Taking
-//! jobs in order is therefore also fair: nobody can queue twice.
+//! jobs in order is therefore also fair: no caller can queue twice.
 //!
 //! Order: the urgent queue is emptied first, and a group has at most [`MAX_ROWS`] rows, so an urgent job waits for at
 //! most one group of bulk output. Within a session, order is kept because its next job exists only after the answer to
@@ -92,6 +92,7 @@ pub(super) struct AuditWitnesses {
 impl AuditWitnesses {
     fn committed(&mut self, head: AuditHead) {
         self.check.committed(head.clone());
+        // Only if it moved: a transaction without audit rows must not wake the watchers nor write the anchor file.
         self.head.send_if_modified(|known| {
             let is_new = known.as_ref() != Some(&head);
             if is_new {
@@ -126,6 +127,7 @@ impl StoreWriter {
     ) -> Result<Self, StoreError> {
         let shared = Arc::new(WriterShared::default());
         let next = read_seq(&connection)?;
+        // Listeners start from the newest seq of the database, not from 0.
         bell.ring(next - 1);
         let thread_shared = Arc::clone(&shared);
         let thread = std::thread::Builder::new()
@@ -149,6 +151,7 @@ impl StoreWriter {
         }
         let queue = if urgent { &mut queues.urgent } else { &mut queues.normal };
         queue.push_back(job);
+        // Unlock first: the writer would wake up only to wait for the lock.
         drop(queues);
         self.shared.bell.notify_one();
         Ok(())
@@ -255,7 +258,7 @@ fn run(
                         Err(error) => tracing::debug!(%error, "the database cannot be written yet"),
                     }
                 }
-                // The bell before the answers: a caller that has its answer may expect readers to find the rows.
+                // The bell before the answers: when a caller has its answer, listeners have been woken.
                 if after > next {
                     next = after;
                     bell.ring(next - 1);
@@ -298,6 +301,8 @@ fn take(shared: &WriterShared) -> Option<Vec<Box<dyn WriterJob>>> {
     let mut queues = shared.queues();
     loop {
         let (mut jobs, mut rows) = (Vec::new(), 0);
+        // Urgent jobs first. The bound keeps the group short, so that an urgent job that arrives now waits for one
+        // commit only.
         while rows < MAX_ROWS {
             let Some(job) = queues.urgent.pop_front().or_else(|| queues.normal.pop_front()) else { break };
             rows += job.rows();
@@ -306,6 +311,7 @@ fn take(shared: &WriterShared) -> Option<Vec<Box<dyn WriterJob>>> {
         if !jobs.is_empty() {
             return Some(jobs);
         }
+        // Checked only when both queues are empty: on drop, accepted jobs are still committed.
         if queues.closed {
             return None;
         }

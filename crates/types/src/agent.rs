@@ -210,7 +210,7 @@ fn truncate_first_line(text: &str, most: usize) -> Option<String> {
     Some(format!("{}…", kept.trim_end()))
 }
 
-/// What every bridge shows of an agent.
+/// The information about an agent that every bridge shows.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct AgentInfo {
     pub controls: Controls,

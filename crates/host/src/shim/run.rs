@@ -202,6 +202,7 @@ impl ShimLoop {
             let flags = if more { PollFlags::POLLIN | PollFlags::POLLOUT } else { PollFlags::POLLIN };
             fds.push(PollFd::new(daemon, flags));
         }
+        // Not polled while it must not be read: `poll` would return immediately, and the loop would spin.
         if let Some(stdout) = self.stdout.as_ref().filter(|_| self.may_read()) {
             fds.push(PollFd::new(stdout.as_fd(), PollFlags::POLLIN));
         }
@@ -256,6 +257,7 @@ impl ShimLoop {
                 self.handle_frame(frame, &mut out);
             }
         }
+        // The ladder before stdin: an interrupt that is due now is queued and written in the same turn.
         self.climb(&mut out);
         self.input.pump(&mut out);
         for frame in out.iter().filter(|frame| frame.since() <= self.meta.version) {
@@ -266,6 +268,7 @@ impl ShimLoop {
 
     fn handle_frame(&mut self, frame: ShimFrame, out: &mut Vec<ShimFrame>) {
         match frame {
+            // Set, not raised: a new daemon may be behind the one before, which had read more than it logged.
             ShimFrame::Attach(offset) => {
                 self.seen = offset;
                 self.journal.trim(offset);
