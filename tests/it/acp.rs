@@ -260,7 +260,7 @@ fn who_never_gets_ready_is_ended() {
     let other = other.1["id"].as_str().unwrap().to_owned();
     daemon.wait_for_end(&other);
     let reason = daemon.show(&other)["exit"]["reason"].clone();
-    assert_eq!(reason, "it speaks version 2 of the protocol, not 1");
+    assert_eq!(reason, "it uses version 2 of the protocol, not 1");
 }
 
 #[test]

@@ -254,7 +254,7 @@ fn what_is_not_there_is_said_by_its_name() {
     let failed = daemon.cli(&["ls", "--json"]).ok().json()["items"].take();
     for one in failed.as_array().unwrap() {
         let shown = daemon.cli(&["show", one["id"].as_str().unwrap()]).ok().stdout;
-        assert!(shown.contains("what to do mend that, then start it again: `intercom resume "), "{shown}");
+        assert!(shown.contains("what to do fix that, then start it again: `intercom resume "), "{shown}");
     }
     for (list, nothing) in [
         ("ls", "no live sessions; `intercom run` starts one, `intercom ls --all` lists the ended ones\n"),

@@ -62,7 +62,7 @@ fn a_ledger_is_not_made_where_there_is_no_database_or_of_another_machine() {
     let dir = harness::home("");
     let none = run(command(dir.path()).args(["doctor", "--rebuild-ledger"]));
     assert_eq!(none.code, 1, "{none:?}");
-    assert!(none.stderr.contains("nothing was started with this state directory yet"), "{none:?}");
+    assert!(none.stderr.contains("no daemon has used this state directory yet"), "{none:?}");
     let elsewhere = run(command(dir.path())
         .env("INTERCOM_URL", "http://127.0.0.1:9")
         .args(["doctor", "--rebuild-ledger"]));

@@ -189,7 +189,7 @@ fn a_database_of_a_newer_version_is_refused_and_left_alone() {
     let ran = run(command(dir.path()).arg("serve"));
     assert_eq!((ran.code, ran.stdout.as_str()), (1, ""));
     assert!(ran.stderr.contains(file.to_str().unwrap()), "{ran:?}");
-    assert!(ran.stderr.contains("schema version 9999; this intercom knows versions up to "), "{ran:?}");
+    assert!(ran.stderr.contains("schema version 9999; this intercom supports versions up to "), "{ran:?}");
     assert_eq!(std::fs::read(&file).unwrap(), before);
     assert!(!dir.path().join("state/intercom.sock").exists());
 }

@@ -74,7 +74,7 @@ fn a_daemon_of_another_state_directory_neither_gets_the_agent_nor_ends_it() {
     daemon.cli(&["backup", database.to_str().unwrap()]).ok();
     std::os::unix::fs::symlink(daemon.dir.path().join("state/agents"), state.join("agents")).unwrap();
     let other = Daemon::start_in(copy, &["--on-stop", "leave"], &[]);
-    assert!(other.log().contains("its shim takes another process for its daemon"), "{}", other.log());
+    assert!(other.log().contains("its shim accepts only another daemon"), "{}", other.log());
     drop(other);
     assert!(is_alive(&pid) && socket_of(&daemon, &session).exists());
     daemon.prompt(&session, "still there?");

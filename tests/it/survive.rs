@@ -246,7 +246,7 @@ fn killed_at_every_step_from_launch_to_exit_it_delivers_each_message_once() {
         if ["launch.committed", "command.committed", "command.performed"].contains(&point) {
             // No process was there yet: the session is shown as lost, and nothing else happened.
             let reason = daemon.wait_kind(&session, "session.ended")["data"]["reason"].clone();
-            assert_eq!(reason, "lost: it never came to run", "{point}");
+            assert_eq!(reason, "lost: it was never started", "{point}");
             continue;
         }
         // Undecided if it died before the commit; then, and only then, it is decided now.

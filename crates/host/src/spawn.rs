@@ -1,4 +1,4 @@
-//! Starting an agent: a shim of our own binary, which starts it.
+//! The start of an agent: our own binary runs as a shim, which starts the agent.
 
 use std::ffi::OsStr;
 use std::fs::{DirBuilder, OpenOptions};
@@ -27,7 +27,7 @@ pub enum SpawnError {
     Failed { program: String, cause: String },
 }
 
-/// Where a command is: a path (relative to the workspace) as it stands, a bare name on `PATH`.
+/// Resolves a command: a path relative to the workspace, a bare name on `PATH`.
 pub fn resolve_program(command: &str, workspace: &Path, path: Option<&OsStr>) -> Result<PathBuf, SpawnError> {
     let executable = |file: &Path| {
         file.metadata().is_ok_and(|meta| meta.is_file() && meta.permissions().mode() & 0o111 != 0)
@@ -47,52 +47,61 @@ pub fn resolve_program(command: &str, workspace: &Path, path: Option<&OsStr>) ->
 }
 
 impl AgentProcess {
-    /// Starts it. The process runs when this returns; if it does not within `limit`, nothing of it is left.
-    pub async fn spawn(spec: ProcessSpec, keep: &RuntimeDir, limit: Duration) -> Result<Self, SpawnError> {
+    /// Starts an agent. Its process runs when this returns; if that takes longer than `limit`, all of it is ended.
+    pub async fn spawn(
+        spec: ProcessSpec,
+        runtime_dir: &RuntimeDir,
+        limit: Duration,
+    ) -> Result<Self, SpawnError> {
         let (program, session) = (spec.program.display().to_string(), spec.session.clone());
         let mut child = None;
-        let cause = match tokio::time::timeout(limit, start(spec, keep, &mut child)).await {
+        let cause = match tokio::time::timeout(limit, start(spec, runtime_dir, &mut child)).await {
             Ok(Ok(meta)) => {
-                let care = ShimClient {
-                    runtime_dir: keep.clone(),
+                let client = ShimClient {
+                    runtime_dir: runtime_dir.clone(),
                     meta,
                     consumed: 0,
                     stdout: None,
                     child,
                     accepted: None,
                 };
-                match care.reach().await {
+                match client.reach().await {
                     Ok(process) => return Ok(process),
-                    Err(lost) => lost.to_string(), // and ended
+                    Err(lost) => lost.to_string(), // `reach` has ended it
                 }
             }
             Ok(Err(error)) => error.to_string(),
             Err(_) => {
                 if let Some(child) = &mut child {
-                    child.start_kill().ok(); // it may have gone by itself
+                    child.start_kill().ok(); // it may have exited by itself
                     child.wait().await.ok(); // reaped, that is all
                 }
-                let meta = ShimMeta::unknown(&session, keep);
-                let (keep, accepted) = (keep.clone(), None);
-                ShimClient { runtime_dir: keep, meta, consumed: 0, stdout: None, child: None, accepted }
+                let meta = ShimMeta::unknown(&session, runtime_dir);
+                let (runtime_dir, accepted) = (runtime_dir.clone(), None);
+                ShimClient { runtime_dir, meta, consumed: 0, stdout: None, child: None, accepted }
                     .end_all()
                     .await;
                 format!("no process after {} s", limit.as_secs())
             }
         };
-        super::remove(&keep.dir);
+        super::remove(&runtime_dir.dir);
         Err(SpawnError::Failed { program, cause })
     }
 }
 
-/// Leaves the shim in `shim` as soon as it runs, for whoever has to end it.
-async fn start(spec: ProcessSpec, keep: &RuntimeDir, shim: &mut Option<Child>) -> io::Result<ShimMeta> {
-    let dir = &keep.dir;
+/// Starts a shim and puts it into `shim` as soon as it runs, so that the caller can end it if this future is dropped.
+async fn start(
+    spec: ProcessSpec,
+    runtime_dir: &RuntimeDir,
+    shim: &mut Option<Child>,
+) -> io::Result<ShimMeta> {
+    let dir = &runtime_dir.dir;
     DirBuilder::new().recursive(true).mode(0o700).create(dir)?;
     let log = OpenOptions::new().create(true).append(true).mode(0o600).open(dir.join("shim.log"))?;
-    // This very program, also if another one has taken its place on disk. Its environment is the agent's to read.
-    // Where it is only a part of its session, whoever is below it is known by it.
-    let mark = keep.part.as_ref().map(|_| (SESSION_VARIABLE, spec.session.as_str()));
+    // `/proc/self/exe` is this very program, even if another version has replaced it on disk. The environment is
+    // cleared because the agent could read it. The shim of a part gets the session's mark: processes below it cannot
+    // hide that they belong to the session.
+    let mark = runtime_dir.part.as_ref().map(|_| (SESSION_VARIABLE, spec.session.as_str()));
     let child = Command::new("/proc/self/exe")
         .arg(MODE)
         .env_clear()
@@ -102,8 +111,12 @@ async fn start(spec: ProcessSpec, keep: &RuntimeDir, shim: &mut Option<Child>) -
         .stderr(log)
         .spawn()?;
     let child = shim.insert(child);
-    let order =
-        ShimOrder { spec, keep: keep.clone(), version: version(), open_files: super::usual_open_files() };
+    let order = ShimOrder {
+        spec,
+        keep: runtime_dir.clone(),
+        version: version(),
+        open_files: super::original_open_files(),
+    };
     match ask(child, &order).await? {
         ShimAnswer::Runs(meta) => Ok(*meta),
         ShimAnswer::Failed(cause) => {
@@ -113,8 +126,7 @@ async fn start(spec: ProcessSpec, keep: &RuntimeDir, shim: &mut Option<Child>) -
     }
 }
 
-/// Returns the version that a new shim is to speak. Tests of debug builds may ask for an older one, as after
-/// an upgrade.
+/// Returns the protocol version of a new shim. Tests of debug builds may request an older one, as after an upgrade.
 fn version() -> u32 {
     let asked = std::env::var("INTERCOM_SHIM_VERSION").ok().filter(|_| cfg!(debug_assertions));
     asked.and_then(|text| text.parse().ok()).unwrap_or(super::frame::VERSION)

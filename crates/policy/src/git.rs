@@ -2,12 +2,12 @@
 
 use super::harmless_table::{TABLE, holds};
 
-/// Tells whether the subcommand of git runs no program that its operands name.
+/// Reports whether the subcommand of git runs no program named by its operands.
 pub(super) fn is_plain_git(subcommand: &str) -> bool {
     only_reads(subcommand) || holds(&TABLE.git.changes, subcommand)
 }
 
-/// Tells whether the subcommand of git changes nothing but git's own caches.
+/// Reports whether the subcommand of git changes only git's own caches.
 pub(super) fn only_reads(subcommand: &str) -> bool {
     holds(&TABLE.git.reads, subcommand)
 }

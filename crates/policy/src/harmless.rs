@@ -17,8 +17,7 @@ pub(super) fn is_plain(program: &str) -> bool {
         || TABLE.command.iter().flat_map(|row| &row.names).any(|name| name.split(' ').next() == Some(program))
 }
 
-/// Checks that the words from `spelled` on add nothing to the words before, which the rule spells. The
-/// command begins with its program.
+/// Checks that the words from `spelled` on add nothing to the words of the rule. The command begins with its program.
 pub(super) fn check(command: &[String], spelled: usize) -> Result<(), String> {
     let (name, skipped) = (program(&command[0]), global(command));
     let mut words = vec![name.as_str()];
@@ -33,7 +32,7 @@ pub(super) fn check(command: &[String], spelled: usize) -> Result<(), String> {
         if previous == NextWordRole::Text && !word.starts_with('-') {
             continue;
         }
-        // `host:file` is fetched by a program, also behind an option.
+        // `host:file` is fetched by a program, also after an option.
         if TARS.contains(&words[0]) && word.contains(':') {
             return Err(format!("`{word}` goes beyond the rule"));
         }
@@ -54,7 +53,7 @@ pub(super) fn check(command: &[String], spelled: usize) -> Result<(), String> {
     runs_later(command, &words[..spelled.min(words.len())])
 }
 
-/// Files that other programs run later are not written unless the rule names them.
+/// Rejects writes to files that other programs run later, unless the rule names them.
 fn runs_later(command: &[String], spelled: &[&str]) -> Result<(), String> {
     let arguments: Vec<&str> = command.iter().skip(1).map(String::as_str).collect();
     let files = written_among(&file_name(&command[0]), &arguments);
@@ -64,12 +63,12 @@ fn runs_later(command: &[String], spelled: &[&str]) -> Result<(), String> {
     })
 }
 
-/// The name to look up: only interpreters are the same in all versions.
+/// Returns the name to look up. Only interpreters behave the same in all versions.
 fn program(written: &str) -> String {
     if !written.contains('/') && base(written) == "python" { "python".to_owned() } else { written.to_owned() }
 }
 
-/// Returns the number of words that git's own options take; whether they are harmless is checked elsewhere.
+/// Returns the number of words of git's own options; they are checked elsewhere.
 fn global(command: &[String]) -> usize {
     if command[0] == "git" { subcommand_index(command) - 1 } else { 0 }
 }
@@ -79,7 +78,7 @@ fn begins_with_words(name: &str, words: &[&str]) -> bool {
     name.split(' ').all(|word| words.next() == Some(&word))
 }
 
-/// The meaning of the word behind an option.
+/// The meaning of the word after an option.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum NextWordRole {
     /// A word of its own.
@@ -163,7 +162,7 @@ fn operand(rows: &[&HarmlessOptions], words: &[&str], at: usize, spelled: usize)
         // The program may import files and show the environment.
         ["jq", ..] if TABLE.jq_reads.iter().any(|read| word.contains(read.as_str())) => beyond(),
         ["git", subcommand, ..] if at > 1 && !is_plain_git(subcommand) => beyond(),
-        // Addresses, and what is pushed where.
+        // Addresses, and the refs to push.
         ["git", "clone" | "fetch" | "pull" | "push" | "ls-remote" | "remote" | "submodule", ..]
             if word.contains(':') || word.starts_with('+') =>
         {
@@ -172,7 +171,7 @@ fn operand(rows: &[&HarmlessOptions], words: &[&str], at: usize, spelled: usize)
         // A setting may name a program.
         ["git", "config", ..] if at > 2 && spelled < 3 => beyond(),
         ["go", "run" | "tool" | "generate", ..] if spelled < 3 => beyond(),
-        // An unknown program with a shell among its operands may well run it.
+        // An unknown program may run a shell among its operands.
         _ if rows.is_empty()
             && matches!(runs(&base(word)), Some(LaunchMode::Shell | LaunchMode::Code(_))) =>
         {

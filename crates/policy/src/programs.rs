@@ -1,6 +1,6 @@
 //! Programs that run other programs, and the options that make a program run or write something else.
 //!
-//! Both tables are for well-known tools and cannot be complete: a rule with `exact = true` does not depend on them.
+//! Both tables cover well-known tools and cannot be complete: a rule with `exact = true` does not depend on them.
 
 use std::collections::HashMap;
 use std::sync::LazyLock;
@@ -10,19 +10,19 @@ use serde::Deserialize;
 /// The way a program runs another.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum LaunchMode {
-    /// Runs the command in its arguments as it stands; looked through.
+    /// A transparent wrapper: runs the command in its arguments unchanged.
     Through,
-    /// A shell: a script file, a text, or what it is sent.
+    /// A shell: runs a script file, a text, or its input.
     Shell,
     /// An interpreter, with the options before its script that run nothing.
     Code(&'static [&'static str]),
-    /// Runs the program named after one of these words; after its own name if there are none.
+    /// Runs the program after one of these words, or after its own name if there are none.
     Named(&'static [&'static str]),
-    /// The same, in ways we do not follow; only with one of these words, or always if there are none.
+    /// Runs another program in a way that is not followed; only with one of these words, or always if there are none.
     Unclear(&'static [&'static str]),
 }
 
-/// The file name of a program, in lower case and without version: `/usr/bin/python3.11` is `python`.
+/// Returns the file name of a program, in lower case and without version: `/usr/bin/python3.11` is `python`.
 pub(super) fn base(program: &str) -> String {
     let name = program.rsplit(['/', '\\']).next().unwrap_or(program).to_ascii_lowercase();
     let name = name.strip_suffix(".exe").unwrap_or(&name);
@@ -30,18 +30,18 @@ pub(super) fn base(program: &str) -> String {
     if stem.is_empty() { name.to_owned() } else { stem.to_owned() }
 }
 
-/// The file name of a program, in lower case.
+/// Returns the file name of a program, in lower case.
 pub(super) fn file_name(program: &str) -> String {
     let name = program.rsplit('/').next().unwrap_or(program).to_ascii_lowercase();
     name.strip_suffix(".exe").map(str::to_owned).unwrap_or(name)
 }
 
-/// By [`base`] name; `None` for a program that runs no other as far as we know.
+/// Looks up a program by its [`base`] name; `None` for a program that is not known to run others.
 pub(super) fn runs(base: &str) -> Option<LaunchMode> {
     program(base).and_then(|program| program.runs)
 }
 
-/// One row of the table in `programs.toml`, which says what the keys mean.
+/// One row of the table in `programs.toml`, where the keys are described.
 #[derive(Debug)]
 pub(super) struct ProgramEntry {
     runs: Option<LaunchMode>,
@@ -77,7 +77,7 @@ pub(super) struct ArgumentGrammar {
     pub(super) expands_variables: bool,
 }
 
-/// Options and operands behind a subcommand.
+/// The options and operands after a subcommand.
 #[derive(Debug, Deserialize)]
 pub(super) struct SubcommandGrammar {
     pub(super) names: Vec<String>,
@@ -119,17 +119,17 @@ pub(super) enum VariableUse {
     Options,
 }
 
-/// The row of a program, by its [`base`] name.
+/// Returns the row of a program, by its [`base`] name.
 pub(super) fn program(base: &str) -> Option<&'static ProgramEntry> {
     TABLE.programs.get(base).map(|row| &TABLE.rows[*row])
 }
 
-/// The row of a variable that makes programs run something.
+/// Returns the row of a variable that makes programs run something.
 pub(super) fn variable(name: &str) -> Option<&'static VariableRow> {
     TABLE.variables.iter().find(|row| row.names.iter().any(|pattern| is_named(pattern, name)))
 }
 
-/// Tells whether a name fits a pattern with at most two `*`.
+/// Reports whether a name matches a pattern with at most two `*`.
 pub(super) fn is_named(pattern: &str, name: &str) -> bool {
     let Some((beginning, rest)) = pattern.split_once('*') else { return name == pattern };
     let Some(name) = name.strip_prefix(beginning) else { return false };
@@ -187,7 +187,7 @@ struct ProgramRow {
     grammar: ArgumentGrammar,
 }
 
-/// Variables whose values mean the same.
+/// Variables whose values have the same meaning.
 #[derive(Debug, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub(super) struct VariableRow {
@@ -264,7 +264,7 @@ pub(super) fn widening<'a>(program: &str, words: &'a [String]) -> Option<&'a str
             },
         }
     };
-    // What follows `--` goes to the tests that cargo runs; elsewhere `--` could be the value of an option.
+    // Arguments after `--` go to the tests that cargo runs; elsewhere `--` could be the value of an option.
     let own = if program == "cargo" { words.iter().position(|word| word == "--") } else { None };
     words[..own.unwrap_or(words.len())].iter().map(String::as_str).find(|word| widens(word))
 }

@@ -1,8 +1,8 @@
-//! A rule as people read it.
+//! Rules as sentences for people.
 
 use super::rule::{CommandEntry, Commands, Names, Options, RiskLimit, Rule, RuleAction};
 
-/// A rule in words.
+/// Describes a rule in a sentence.
 pub fn sentence(rule: &Rule) -> String {
     let names = |names: &Names| match names {
         Names::One(name) => name.clone(),

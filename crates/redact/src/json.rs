@@ -15,13 +15,13 @@ const LOGINS: &[&str] = &["-u", "-U", "--user", "--proxy-user"];
 #[derive(Debug, Default)]
 struct OpenContainer {
     array: bool,
-    /// The name of the value that comes next, and its class.
+    /// The name of the next value, and its class.
     name: Option<(String, SecretClass)>,
     /// In a list of arguments, the next one is the login of `curl`.
     login: bool,
     runs_curl: bool,
-    /// In an object, what `value` is known under in `{"name": …, "value": …}`, as environments and headers are
-    /// written. In an array, what all of it is known under.
+    /// In an object, the name of `value` in `{"name": …, "value": …}`, the usual form of environments and headers. In
+    /// an array, the name of all its values.
     pair: Option<(String, SecretClass)>,
     /// The key that was read last, if it is the first or second half of such a pair.
     half: Option<PairHalf>,
@@ -74,7 +74,7 @@ struct JsonScan<'a> {
 }
 
 impl JsonScan<'_> {
-    /// `None` if this is no JSON.
+    /// Processes the document; `None` if it is not JSON.
     fn run(&mut self) -> Option<()> {
         let bytes = self.json.as_bytes();
         let mut at = 0;
@@ -89,7 +89,7 @@ impl JsonScan<'_> {
                     self.open.push(OpenContainer { pair: pair.map(inherited), ..OpenContainer::default() });
                 }
                 b'[' => {
-                    // What is in a list is known under the list's name.
+                    // Values in a list have the list's name.
                     let name = self.open.last().and_then(|open| open.name.clone());
                     self.open.push(OpenContainer {
                         array: true,
@@ -229,8 +229,8 @@ impl JsonScan<'_> {
         RedactedText { text: Cow::Owned(outer.text.into_owned()), hidden }
     }
 
-    /// Tells whether the string is the first of two in a list, of which the second looks like a value and no name:
-    /// `["password", "hunter2hunter2"]`, but not `["password", "username"]`.
+    /// Reports whether the string is the first of two in a list, of which the second looks like a value and not like a
+    /// name: `["password", "hunter2hunter2"]`, but not `["password", "username"]`.
     fn begins_pair(&self, start: usize, end: usize) -> bool {
         let second = || {
             let rest = self.json[end + 1..].trim_start().strip_prefix(',')?.trim_start().strip_prefix('"')?;
@@ -258,7 +258,7 @@ impl JsonScan<'_> {
 }
 
 impl OpenContainer {
-    /// In a list of arguments, a flag names what comes next.
+    /// Records the flag that names the next value in a list of arguments.
     fn follow(&mut self, text: &str) {
         let flag = text.strip_prefix("--").filter(|flag| !flag.contains(['=', ' ']));
         let named = flag.and_then(|flag| Some((flag.to_owned(), keys::class(flag)?)));
@@ -285,13 +285,13 @@ fn inherited((name, class): (String, SecretClass)) -> (String, SecretClass) {
     (name, class)
 }
 
-/// The name with its class. One that holds a mark of ours has none: the words of the mark are not the agent's.
+/// Returns the name with its class. A name with one of our marks has none: the words of the mark are not the agent's.
 fn class_of(name: &str) -> Option<(String, SecretClass)> {
     let class = keys::class(name).filter(|_| !name.contains(MARK))?;
     Some((name.to_owned(), class))
 }
 
-/// The sort of a value if it is hidden whole, because of its name.
+/// Returns the sort of a value that is redacted completely because of its name.
 fn sort_hidden_by_name(text: &str, name: &str, class: SecretClass) -> Option<&'static str> {
     let hides = match class {
         SecretClass::Cookie => assign::is_cookie(text),
@@ -307,7 +307,7 @@ fn sort_hidden_by_name(text: &str, name: &str, class: SecretClass) -> Option<&'s
     hides.then(|| formats::sort(text.as_bytes(), 0).unwrap_or(class.sort()))
 }
 
-/// Decodes a string. Halves of characters become `�`.
+/// Decodes a string. Lone surrogates become `�`.
 fn decode(raw: &str) -> Cow<'_, str> {
     if !raw.contains('\\') {
         return Cow::Borrowed(raw);
@@ -339,7 +339,7 @@ fn decode(raw: &str) -> Cow<'_, str> {
     Cow::Owned(out)
 }
 
-/// The character of `\uXXXX` or of two such halves, and how long they are.
+/// Decodes `\uXXXX` or a pair of surrogates, and returns the length.
 fn unicode(rest: &str) -> (char, usize) {
     let unit = |at: usize| {
         let digits = rest.get(at..at + 6)?.strip_prefix("\\u")?;

@@ -1,14 +1,14 @@
-//! Which names look like those of secrets.
+//! The classes of names that look like those of secrets.
 
 use super::words::{SecretClass, SecretName, WORDS, holds};
 
-/// Names longer than this are looked at from their end.
+/// The maximum length of a name; only the end of longer ones is examined.
 const LONGEST: usize = 100;
 
 /// Returns the class of a name as it is written: `DB_PASSWORD`, `x-api-key`, `clientSecret`,
 /// `spring.datasource.password`.
 pub(super) fn class(name: &str) -> Option<SecretClass> {
-    // Without separators and in lower case; where its last part begins, and how many there are.
+    // The name without separators and in lower case; the start of its last part, and the number of parts.
     let (mut flat, mut last, mut parts) = (String::with_capacity(name.len().min(LONGEST)), 0, 0);
     let mut was = b'_';
     let bytes = name.as_bytes();
@@ -44,7 +44,7 @@ pub(super) fn class(name: &str) -> Option<SecretClass> {
     }
 }
 
-/// Checks whether a text mentions secrets: a name or a sentence about one, rather than a secret itself.
+/// Reports whether a text mentions secrets: a name or a sentence about one, rather than a secret itself.
 pub(super) fn mentions_secret(text: &str) -> bool {
     let text = text.to_ascii_lowercase();
     WORDS.mentions.iter().any(|word| text.contains(word.as_str()))

@@ -1,4 +1,4 @@
-//! Open enums: words of a list that a newer daemon may have made longer.
+//! Open enums: sets of words that a newer daemon may extend.
 
 use std::borrow::Cow;
 use std::fmt;
@@ -51,7 +51,7 @@ words_from_text!(
     super::Situation
 );
 
-/// A word of `T`, or one that this version does not know and shows as it came. It reads as text.
+/// A word of `T`, or an unknown one, which is kept unchanged. It serializes as text.
 #[derive(Clone, PartialEq, Eq)]
 pub enum OpenEnum<T> {
     Known(T),
@@ -80,7 +80,7 @@ impl<T> From<T> for OpenEnum<T> {
     }
 }
 
-/// A word that an older daemon does not say.
+/// The value of a field that older daemons do not send.
 impl<T> Default for OpenEnum<T> {
     fn default() -> Self {
         Self::Unknown("".into())

@@ -16,7 +16,7 @@ const CONTEXT: usize = 3;
 const LONGEST: Duration = Duration::from_millis(100);
 const NO_NEWLINE: &str = "\\ No newline at end of file\n";
 
-/// Returns the unified diff from `old` to `new`; `old` is none for a new file. Empty if nothing changes.
+/// Returns the unified diff from `old` to `new`; `old` is `None` for a new file. Empty if nothing changes.
 pub fn unified(path: &str, old: Option<&str>, new: &str) -> String {
     let before: Vec<&str> = old.unwrap_or_default().split_inclusive('\n').collect();
     let after: Vec<&str> = new.split_inclusive('\n').collect();
@@ -32,8 +32,8 @@ pub fn unified(path: &str, old: Option<&str>, new: &str) -> String {
     out
 }
 
-/// Absolute paths stand as they are. A name that could be read as something else is quoted, which policy never takes
-/// for a path that it knows.
+/// Formats the header. Absolute paths are unchanged. An ambiguous name is quoted; policy never matches a quoted name
+/// with a known path.
 fn header(path: &str, new_file: bool) -> String {
     let odd = |c: char| c.is_control() || matches!(c, '"' | '\\' | '\u{2028}' | '\u{2029}');
     let name = |side: &str| {
@@ -44,7 +44,7 @@ fn header(path: &str, new_file: bool) -> String {
     format!("--- {old}\n+++ {}\n", name("b"))
 }
 
-/// Tells whether two diffs change the same lines of the same files, however much context they show.
+/// Reports whether two diffs change the same lines of the same files, regardless of their context.
 pub fn is_same_change(one: &str, other: &str) -> bool {
     let name = |line: &str| line.split('\t').next().unwrap_or(line).to_owned();
     let is_name = |line: &str| line.starts_with("--- ") || line.starts_with("+++ ");

@@ -1,5 +1,5 @@
-//! The risk of a command, by the words of every command inside its text. Unknown programs are medium; only
-//! programs that are known to change nothing are low.
+//! The risk of a command, from the words of every command inside its text. Unknown programs are medium; only programs
+//! that are known to change nothing are low.
 
 use std::path::Path;
 use std::sync::LazyLock;
@@ -59,12 +59,12 @@ static TABLE: LazyLock<RiskTable> = LazyLock::new(|| {
 
 pub(super) fn assess_command(text: &str, script: &ShellScript, found: &mut RiskFindings) {
     if is_hidden(text) {
-        found.add(Risk::High, "characters that cannot be seen in the command");
+        found.add(Risk::High, "invisible characters in the command");
     }
     if text.len() > MAX_BYTES {
         found.add(Risk::High, "the command is too long to read");
     } else if script.opaque {
-        found.add(Risk::High, "what the command runs cannot be read from it");
+        found.add(Risk::High, "it is unclear what the command runs");
     }
     if text.split_whitespace().collect::<String>().contains(":(){") {
         found.add(Risk::Critical, "a fork bomb");
@@ -90,14 +90,14 @@ pub(super) fn assess_command(text: &str, script: &ShellScript, found: &mut RiskF
     downloads::assess_downloads(script, found);
 }
 
-/// Tells whether a command takes those after it out of the workspace: `cd` goes home.
+/// Reports whether a command moves later commands out of the workspace: `cd` goes home.
 fn leaves_for_good(own: &[ShellWord]) -> bool {
     let folder = own[1..].iter().find(|word| !word.text.starts_with('-') || word.text == "-");
     matches!(own[0].text.as_str(), "cd" | "pushd" | "chdir")
         && folder.is_none_or(|folder| folder.expanded || folder.text == "-" || leaves(&folder.text))
 }
 
-/// Judges a file that the shell opens to be read.
+/// Assesses a file that the shell opens for reading.
 fn opens(file: &str, found: &mut RiskFindings) {
     if file.starts_with("/dev/tcp/") || file.starts_with("/dev/udp/") {
         found.add(Risk::High, format!("talks to other machines: {file}"));
@@ -108,7 +108,7 @@ fn opens(file: &str, found: &mut RiskFindings) {
     }
 }
 
-/// Judges a file that is written. `left`: the command runs somewhere outside of the workspace.
+/// Assesses a file that is written. `left`: the command runs outside of the workspace.
 fn writes(file: &str, left: bool, found: &mut RiskFindings) {
     // `2>&1` writes to no file.
     if !is_file(file) {
@@ -127,12 +127,12 @@ fn writes(file: &str, left: bool, found: &mut RiskFindings) {
     }
 }
 
-/// Leads out of the directory that the command runs in, by its looks.
+/// Reports whether a path, by its text, leads out of the command's directory.
 fn leaves(path: &str) -> bool {
     path.starts_with(['/', '~']) || path.split('/').any(|part| part == "..")
 }
 
-/// Variables that change what is run or how.
+/// Assesses variables that change the program or its behaviour.
 fn settings(simple: &SimpleCommand, found: &mut RiskFindings) {
     const NAMES: &[&str] = &[
         "PATH",
@@ -162,20 +162,21 @@ fn settings(simple: &SimpleCommand, found: &mut RiskFindings) {
     }
 }
 
-/// `whole`: the command itself, and not a tail of it that it may run. `left`: it runs outside of the workspace.
+/// Assesses a command. `whole`: the command itself, and not a tail that it may run. `left`: it runs outside of the
+/// workspace.
 fn assess_view(view: &[ShellWord], whole: bool, left: bool, found: &mut RiskFindings) {
     let Some((program, words)) = view.split_first() else { return };
     let name = file_name(&program.text);
     let arguments: Vec<&str> = words.iter().map(|word| word.text.as_str()).collect();
     let (risk, why) = by_program(&name, &arguments);
-    // That a tail begins with an unknown program means nothing: it may be a file name.
+    // An unknown program at the start of a tail is no finding: it may be a file name.
     if risk > Risk::Medium || whole {
         found.add(risk, why);
     }
     for file in written(&name, view) {
         writes(file, left, found);
     }
-    // Everything else in a tail is in the whole too.
+    // All other findings of a tail are found in the whole command, too.
     if !whole {
         return;
     }
@@ -279,7 +280,7 @@ fn deletes(name: &str, arguments: &[&str]) -> (Risk, String) {
     };
     let targets = || arguments.iter().filter(|word| !word.starts_with('-'));
     if recursive && targets().any(wide) {
-        return (Risk::Critical, format!("deletes far and wide: {name} {}", arguments.join(" ")));
+        return (Risk::Critical, format!("deletes without limits: {name} {}", arguments.join(" ")));
     }
     (Risk::High, format!("deletes: {name}"))
 }
@@ -305,13 +306,13 @@ fn git(subcommand: &str, arguments: &[&str]) -> (Risk, String) {
                 .iter()
                 .any(|word| word.starts_with("--force") || word.starts_with('+') || word.starts_with(':'))
     };
-    // With options before the subcommand the first name may be the value of one.
+    // With options before the subcommand, the first name may be the value of one.
     let is = |name: &str| {
         subcommand == name || (arguments.first().is_some_and(|a| a.starts_with('-')) && has(&[name]))
     };
     let own_options = arguments.first().is_some_and(|a| a.starts_with('-') && *a != "--no-pager");
     let (risk, why) = match () {
-        () if is("push") && forced() => (Risk::Critical, "overwrites what others have"),
+        () if is("push") && forced() => (Risk::Critical, "overwrites the work of others"),
         () if is("push") => (Risk::High, "publishes"),
         () if is("reset") && has(&["--hard"]) => (Risk::High, "discards work"),
         () if is("clean") || is("filter-branch") || is("filter-repo") || is("rm") => (Risk::High, "deletes"),
