@@ -600,7 +600,7 @@ fn prompts_are_sent_listed_and_taken_back() {
     let line = daemon.wait_status(&id, "received")["line"].as_str().unwrap().to_owned();
     assert_eq!(serde_json::from_str::<Value>(&line).unwrap()["params"]["text"], "two");
     let late = daemon.cli(&["prompts", &id, "--remove", sent[1]["id"].as_str().unwrap()]);
-    assert_eq!((late.code, late.stderr.as_str()), (1, "error: the prompt is on its way or delivered\n"));
+    assert_eq!((late.code, late.stderr.as_str()), (1, "error: the prompt has already been sent\n"));
 
     let ran = daemon.cli(&["agents"]).ok();
     let row = |name: &str| ran.stdout.lines().find(|line| line.starts_with(name)).map(str::to_owned).unwrap();

@@ -243,7 +243,7 @@ fn ls_fits_80_columns_with_whole_ids_and_names_and_the_urgent_first() {
     assert_eq!(rows.len(), 3, "{shown}");
     assert!(shown.lines().all(|row| row.chars().count() <= 80), "{shown}");
     // A reason is whole, beside the others or below them.
-    assert!(shown.contains("\n  │ exited with code 3 before it said anything\n"), "{shown}");
+    assert!(shown.contains("\n  │ exited with code 3 before any output\n"), "{shown}");
     let order = ["dead", "a-name-of-some-length", "calm"];
     for (row, name) in rows.iter().zip(order) {
         let mut words = row.split_ascii_whitespace();
@@ -824,7 +824,7 @@ fn ls_has_no_column_without_cells_and_titles_end_with_a_word() {
     let shown = on_a_terminal(&daemon, "ls");
     let header = shown.lines().next().unwrap();
     assert!(header.ends_with("TITLE"), "every reason is below its row: {shown}");
-    assert!(shown.contains("\n  │ exited with code 3 before it said anything\n"), "{shown}");
+    assert!(shown.contains("\n  │ exited with code 3 before any output\n"), "{shown}");
     let row = shown.lines().find(|line| line.starts_with("ses_")).unwrap();
     let title = row.split_once("Please").unwrap().1.trim_end();
     let kept = format!("Please{}", title.strip_suffix('…').unwrap_or_else(|| panic!("{shown}")));
