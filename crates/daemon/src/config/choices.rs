@@ -1,6 +1,7 @@
-//! Settings that are one word out of a few.
+//! Settings with a few possible words.
 //!
-//! They read from a string only: serde's own enums would also take `{ ndjson = {} }` and name the wrong key in errors.
+//! They parse from strings only: serde's own enums would also accept `{ ndjson = {} }` and name the wrong key in
+//! errors.
 
 use std::fmt;
 use std::str::FromStr;
@@ -9,7 +10,7 @@ use serde::Deserialize;
 
 use intercom_types::{Risk, Role, Verdict};
 
-/// A word that is not one of those a setting takes.
+/// An unknown word for a setting.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub enum ChoiceError {
     #[error("{given:?} is not known, use {}", quoted(known))]
@@ -33,7 +34,7 @@ macro_rules! choice {
         pub enum $name { $($(#[$doc])* $variant,)+ }
 
         impl $name {
-            /// The word as it stands in the file.
+            /// Returns the word as it is written in the file.
             pub fn as_str(self) -> &'static str {
                 match self { $(Self::$variant => $word,)+ }
             }
@@ -72,9 +73,9 @@ macro_rules! choice {
 choice! {
     /// The handling of a client's prompt while another one runs.
     Busy {
-        /// It waits for its turn.
+        /// The prompt waits for its turn.
         Queue = "queue",
-        /// It is refused at once.
+        /// The prompt is refused at once.
         Refuse = "refuse",
     }
     not yet: []
@@ -83,9 +84,9 @@ choice! {
 choice! {
     /// The handling of the agents when the daemon stops.
     OnStop {
-        /// They run on; the next daemon finds them.
+        /// The agents keep running, and the next daemon finds them.
         Leave = "leave",
-        /// They are stopped, all at the same time, within five seconds.
+        /// The agents are stopped, all at the same time, within five seconds.
         Drain = "drain",
     }
     not yet: []
@@ -117,30 +118,30 @@ choice! {
     Verbosity {
         /// Pending requests, stuck sessions and failures only.
         Quiet = "quiet",
-        /// And what each turn came to.
+        /// The same, and the result of each turn.
         Normal = "normal",
-        /// And what the agent says, as it says it.
+        /// The same, and the agent's output while it arrives.
         Stream = "stream",
     }
     not yet: []
 }
 
 choice! {
-    /// When a prompt that arrives during a turn reaches the agent.
+    /// The time at which a prompt that arrives during a turn is sent to the agent.
     PromptDelivery {
-        /// At once.
+        /// The prompt is sent at once.
         Immediate = "immediate",
-        /// It queues, and one leaves with each heartbeat.
+        /// Prompts queue, and one is sent with each heartbeat.
         Heartbeat = "heartbeat",
     }
     not yet: []
 }
 
 choice! {
-    /// When a process that has ended is started again.
+    /// The condition of an automatic restart.
     RestartPolicy {
         Never = "never",
-        /// After an exit code that is not 0, a signal, or a loss.
+        /// A restart after an exit code that is not 0, a signal, or a lost process.
         OnFailure = "on-failure",
         Always = "always",
     }
