@@ -228,9 +228,8 @@ fn what_is_not_there_is_said_by_its_name() {
         let ran = daemon.cli(args);
         assert_eq!((ran.code, ran.stdout.as_str()), (1, ""), "{args:?}: {ran:?}");
         let list = if what == "session" { "ls".to_owned() } else { format!("{what}s") };
-        let told = format!(
-            "error: no {what} is known as `nobody`\nhint: `intercom {list} --all` lists the {what}s\n"
-        );
+        let told =
+            format!("error: no {what} matches `nobody`\nhint: `intercom {list} --all` lists the {what}s\n");
         assert_eq!(ran.stderr, told, "{args:?}");
         daemon.cli(&[&list, "--all"]).ok();
     }
@@ -239,12 +238,12 @@ fn what_is_not_there_is_said_by_its_name() {
         (ran.code, ran.stderr.as_str()),
         (
             1,
-            "error: no agent is named `nobody`; there is claude, codex, copilot, cursor, gemini, goose, kimi, opencode, qwen, vibe, demo\n"
+            "error: no agent is named `nobody`; use one of claude, codex, copilot, cursor, gemini, goose, kimi, opencode, qwen, vibe, demo\n"
         )
     );
     let ran = daemon.cli(&["run", "--", "./no-such-agent"]);
     let told =
-        "error: command not found: ./no-such-agent\nhint: put the program there, or give its right path; ";
+        "error: command not found: ./no-such-agent\nhint: install the program there, or correct the path; ";
     assert!(ran.code == 1 && ran.stderr.starts_with(told), "{ran:?}");
     let ran = daemon.cli(&["run", "--", "no-such-agent"]);
     let told =
@@ -451,8 +450,9 @@ fn sessions_go_by_name_by_id_and_by_any_unique_beginning() {
     let ran = daemon.cli(&["show", twice]);
     assert_eq!((ran.code, ran.stdout.as_str()), (1, ""));
     assert!(
-        ran.stderr
-            .starts_with(&format!("error: `{twice}` could be several sessions\nhint: type more of it: ses_")),
+        ran.stderr.starts_with(&format!(
+            "error: `{twice}` matches several sessions\nhint: use a longer prefix: ses_"
+        )),
         "{ran:?}"
     );
     let ran = daemon.cli(&["run", "--name", "shop", "--agent", "demo"]);
@@ -593,7 +593,7 @@ fn prompts_are_sent_listed_and_taken_back() {
     ");
     let one = sent[0]["id"].as_str().unwrap();
     let mistaken = daemon.cli(&["prompts", &eager, "--remove", one]);
-    let told = format!("error: no prompt of this session is known as `{one}`\nhint: it belongs to {id}\n");
+    let told = format!("error: no prompt of this session matches `{one}`\nhint: it belongs to {id}\n");
     assert_eq!((mistaken.code, mistaken.stderr), (1, told));
     assert_eq!(read(&daemon, &["prompts", &id, "--remove", one]), "prm_ID taken back\n");
     daemon.cli(&["nudge", &id]).ok();
@@ -702,10 +702,7 @@ fn several_sessions_are_stopped_at_once_and_one_that_fails_does_not_spare_the_ot
     let mut lines: Vec<&str> = ran.stdout.lines().collect();
     lines.sort_unstable();
     assert_eq!(lines, [ended("a", &a, " after interrupt"), ended("b", &b, " after interrupt")]);
-    assert_eq!(
-        ran.stderr,
-        "nobody: no session is known as `nobody`\nerror: could not stop 1 of 3 sessions\n"
-    );
+    assert_eq!(ran.stderr, "nobody: no session matches `nobody`\nerror: could not stop 1 of 3 sessions\n");
     assert_eq!(read(&daemon, &["stop", &a[4..7]]), "a (ses_ID) ended\n");
     start(&daemon, &["--name", "c"], &["hang"]);
     assert_eq!(read(&daemon, &["kill", "c"]), "c (ses_ID) ended after sigkill, 1 killed\n");
