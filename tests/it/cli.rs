@@ -595,7 +595,7 @@ fn prompts_are_sent_listed_and_taken_back() {
     let mistaken = daemon.cli(&["prompts", &eager, "--remove", one]);
     let told = format!("error: no prompt of this session matches `{one}`\nhint: it belongs to {id}\n");
     assert_eq!((mistaken.code, mistaken.stderr), (1, told));
-    assert_eq!(read(&daemon, &["prompts", &id, "--remove", one]), "prm_ID taken back\n");
+    assert_eq!(read(&daemon, &["prompts", &id, "--remove", one]), "prm_ID withdrawn\n");
     daemon.cli(&["nudge", &id]).ok();
     let line = daemon.wait_status(&id, "received")["line"].as_str().unwrap().to_owned();
     assert_eq!(serde_json::from_str::<Value>(&line).unwrap()["params"]["text"], "two");
@@ -659,7 +659,7 @@ fn questions_are_listed_in_full_and_answered() {
     );
     let mistaken = daemon.cli(&["approve", &question]);
     let told = format!(
-        "error: {question} is a question: it is answered\nhint: intercom answer {question} continue|refine|stop\n"
+        "error: {question} is a question, not a clearance\nhint: intercom answer {question} continue|refine|stop\n"
     );
     assert_eq!((mistaken.code, mistaken.stderr), (2, told));
     assert!(daemon.cli(&["answer", "clr_x", "stop"]).stderr.contains("intercom approve clr_x"));
@@ -760,7 +760,7 @@ fn waiting_ends_with_the_goal_the_time_or_the_session() {
     let ended = background(&daemon, &["wait", "shop", "--for", "ended", "--json"]);
     let never = daemon.cli(&["wait", "shop", "--for", "waiting"]);
     assert_eq!((never.code, never.stdout.as_str()), (1, ""));
-    let told = "error: shop has ended its turn and asks for nothing\nhint: give it work with `intercom send shop PROMPT`";
+    let told = "error: shop has ended its turn without a request\nhint: give it work with `intercom send shop PROMPT`";
     assert!(never.stderr.starts_with(told), "{never:?}");
     daemon.cli(&["nudge", "shop"]).ok();
     assert_eq!(output(ended).ok().json()["phase"], "ended");
@@ -781,7 +781,7 @@ fn a_wait_ends_when_nothing_can_bring_the_session_there_any_more() {
     std::fs::write(daemon.workspace().join("go"), "").unwrap();
     let ran = output(waiting);
     assert_eq!(ran.code, 1, "{ran:?}");
-    assert!(ran.stderr.starts_with("error: shop has ended its turn and asks for nothing\n"), "{ran:?}");
+    assert!(ran.stderr.starts_with("error: shop has ended its turn without a request\n"), "{ran:?}");
     // One that is parked stays there until a person acts.
     let again = "[restart]\npolicy = 'always'\nbudget = 1\nfirst_wait = '1s'\n";
     let daemon = Daemon::quick(again);
@@ -870,7 +870,7 @@ fn the_doctor_reads_the_configuration_before_it_speaks_of_what_that_changes() {
     let on = check("", "killing");
     assert!(!on["detail"].as_str().unwrap().contains("is false"), "{on}");
     let unread = check("[daemon]\ncgroups = 3\n", "killing");
-    assert!(unread["detail"].as_str().unwrap().contains("is for the configuration to say"), "{unread}");
+    assert!(unread["detail"].as_str().unwrap().contains("depends on the configuration"), "{unread}");
     let disk = check("[limits]\nmin_free_disk_mib = 1073741824\n", "disk");
     assert_eq!(disk["status"], "wrong", "{disk}");
     assert!(disk["hint"].as_str().unwrap().contains("below 1073741824 MiB"), "{disk}");

@@ -361,7 +361,7 @@ fn an_agent_whose_program_is_missing_is_named_and_has_an_age() {
     assert!(ran.stderr.contains("command not found: no-such-program"), "{ran:?}");
     let short = &id[..12];
     assert!(
-        ran.stderr.trim_end().ends_with(&format!("; then start it: `intercom resume {short}`")),
+        ran.stderr.trim_end().ends_with(&format!("; then resume it: `intercom resume {short}`")),
         "{ran:?}"
     );
     let ls = daemon.cli(&["ls"]).ok().stdout;

@@ -176,7 +176,7 @@ fn snooze_and_ladder_are_peoples_own() {
     let daemon = hasty("");
     let session = daemon.run(&["status:go", "hang"]);
     wait_step(&daemon, &session, "alert");
-    assert!(daemon.cli(&["snooze", &session, "30m"]).ok().stdout.contains("is left in peace until "));
+    assert!(daemon.cli(&["snooze", &session, "30m"]).ok().stdout.contains("is snoozed until "));
     let ls = daemon.cli(&["ls"]).ok().stdout;
     assert!(ls.contains("snoozed for "), "{ls}");
     assert_eq!(daemon.cli(&["ladder", &session]).ok().stdout, "on, as configured in [stall]\n");
