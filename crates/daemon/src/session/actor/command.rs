@@ -33,6 +33,7 @@ impl SessionActor {
     /// Carries out a command of an operator. If the daemon panics at it, the operator gets an error and the session
     /// continues as before.
     pub(super) async fn command(&mut self, input: SessionInput) -> Result<CommandOutcome, CommandError> {
+        // Copies, because a command must change nothing if it panics, or if the store refuses the write.
         let (before, driver) = (self.state.clone(), self.plan.driver.clone());
         // Unwind safe: state and driver are replaced by their copies, and the closure touches nothing else.
         let accepted = match catch_unwind(AssertUnwindSafe(|| self.accept(input))) {
@@ -47,9 +48,11 @@ impl SessionActor {
         };
         let AcceptedCommand { write, todo, prompt, set, starts } = accepted;
         failpoint::visit("command.stepped");
+        // One attempt only: the caller waits and can decide to retry, and while a write hangs nothing else is handled.
         if let Err(error) = self.store.write(Arc::new(write)).await {
             (self.state, self.plan.driver) = (before, driver);
             return Err(match error {
+                // The ledger's compare-and-set found that the request is not pending any more.
                 StoreError::Conflict(_) => CommandError::Refused(CommandRefusal::NotOpen),
                 error => CommandError::Store(error),
             });
@@ -57,6 +60,8 @@ impl SessionActor {
         self.launch = None;
         self.unrecorded.clear();
         failpoint::visit("command.committed");
+        // Registered before anything is performed, so that no acknowledgement can come first. A command without a
+        // message drops its sender, which ends the caller's wait at once.
         let (on_its_way, arrival) = ArrivalWatch::new();
         let last = todo.iter().rev().find_map(|todo| match todo {
             AfterCommit::Send { n, .. } => Some(*n),

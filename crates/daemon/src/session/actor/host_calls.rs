@@ -61,6 +61,8 @@ impl SessionActor {
     pub(super) async fn assess_host_call(&self, errand: HostCall) -> SessionInput {
         let judge = std::sync::Arc::clone(&self.plan.assessor);
         let (about, asked) = (self.state.spec().clone(), errand.clone());
+        // On a blocking thread, with a time limit: resolving a path may hang on a network file system. A call that
+        // cannot be assessed is refused rather than performed.
         let looking = tokio::task::spawn_blocking(move || host_call::assess(&*judge, &about, &asked));
         let looked = tokio::time::timeout(super::ASSESSING, looking).await.ok().and_then(Result::ok);
         let looked = looked.unwrap_or_else(|| {
@@ -81,12 +83,14 @@ impl SessionActor {
     }
 
     fn next_file(&mut self) {
+        // One file at a time, in the order of the requests: a read after a write must see the write.
         if self.host_calls.busy {
             return;
         }
         let Some((request, job)) = self.host_calls.files.pop_front() else { return };
         self.host_calls.busy = true;
         let workspace = self.state.spec().workspace.clone();
+        // Not awaited here: the session stays responsive, and the result comes back as a report.
         self.host_calls.running.spawn(async move {
             failpoint::visit("errand.begun");
             let performing = tokio::task::spawn_blocking(move || host_call::perform(&workspace, &job));
@@ -102,6 +106,7 @@ impl SessionActor {
         let spec = self.plan.spec.as_ref().map_err(Clone::clone);
         let spec = spec.and_then(|agent| terminals::spec(agent, &self.state.spec().workspace, run, &keep));
         let limit = self.plan.startup_timeout;
+        // The handle exists before the process, so that a kill or a release during the start finds it.
         self.host_calls.terminals.insert(id.clone(), TerminalHandle::new(keep.clone(), run.output_limit));
         self.host_calls.running.spawn(async move {
             // An earlier daemon may have started it and died before that was recorded.
@@ -142,6 +147,7 @@ impl SessionActor {
     }
 
     pub(super) async fn reported(&mut self, report: HostCallReport) {
+        // Looked up first: recording the result forgets the call.
         let clearance = self.clearance_of(&report);
         let input = self.report_to_input(report);
         self.absorb(vec![input], None).await;
@@ -149,6 +155,7 @@ impl SessionActor {
         let waiting = &mut self.host_calls.waiting;
         let waiting: Vec<_> = waiting.extract_if(.., |(id, _)| *id == clearance).collect();
         if let Some(n) = self.state.answer_to(clearance) {
+            // The decision has arrived once the answer of the call has, so these commands now wait for that message.
             self.arrivals.extend(waiting.into_iter().map(|(_, on_its_way)| (n, on_its_way)));
         }
     }
@@ -165,6 +172,8 @@ impl SessionActor {
     fn report_to_input(&mut self, report: HostCallReport) -> SessionInput {
         match report {
             HostCallReport::File { request, result } => {
+                // The next file starts before this result is recorded: the two are independent, and calls stay in
+                // order.
                 self.host_calls.busy = false;
                 self.next_file();
                 SessionInput::HostCallDone { request, result: Box::new(result) }
@@ -222,6 +231,8 @@ impl SessionActor {
                 }
             }
         }
+        // Repeating a call that was already performed is harmless: a write checks the file, and a terminal is found by
+        // its directory.
         for (request, job) in self.state.unfinished_host_calls() {
             self.start_host_call(request, job);
         }

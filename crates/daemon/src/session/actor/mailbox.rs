@@ -16,6 +16,7 @@ impl SessionActor {
                 reply.send(result).ok(); // the caller may have hung up
             }
             SessionCommand::Stop { how, by, reply } => self.stop(how, by, reply).await,
+            // Without a process there is nothing to stop: the task ends, and the session waits for the next daemon.
             SessionCommand::Drain { reply, .. } if self.state.is_deferred() => {
                 self.leave.cancel();
                 self.stoppers.push(reply);
@@ -36,6 +37,7 @@ impl SessionActor {
     ) {
         match self.command(SessionInput::Stop { how, by: by.clone() }).await {
             Ok(_) => self.stoppers.push(reply),
+            // A stop must work on a full disk, too.
             Err(CommandError::Store(StoreError::Unavailable(_))) => self.stop_unrecorded(how, by, reply),
             Err(error) => drop(reply.send(Err(error))),
         }

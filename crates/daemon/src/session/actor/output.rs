@@ -81,6 +81,7 @@ impl SessionActor {
             self.consumed += std::mem::take(&mut self.held);
         }
         self.digest_lines(lines).await;
+        // Blank lines record nothing, so a flood of them would never move the offset, and the journal would fill up.
         if self.consumed >= self.committed + BATCH_BYTES as u64 {
             self.committed = self.consumed;
             self.absorb(Vec::new(), Some(self.consumed)).await;
@@ -90,6 +91,7 @@ impl SessionActor {
     /// Records the events of these lines.
     pub(super) async fn digest_lines(&mut self, lines: Vec<OutputLine>) {
         let Some(end) = lines.last().map(|line| line.end) else { return };
+        // One copy per batch contains a panic; without batches there would be one per line.
         let before = self.checkpoint();
         match self.attempt(&lines, LineHandling::Normal).await {
             Ok(prepared) => {
@@ -117,6 +119,7 @@ impl SessionActor {
         QUARANTINED_LINES.fetch_add(1, Ordering::Relaxed);
         let reason = format!("intercom failed at this line, which is a bug in intercom: {cause}");
         tracing::error!(%cause, line.end = end, "a line of the agent is quarantined");
+        // First with an answer to its sender, who would otherwise wait for ever; if that panics too, without one.
         for handling in [LineHandling::Failed(&reason), LineHandling::Dropped(&reason)] {
             self.go_back_to(before.clone());
             match self.attempt(&line, handling).await {

@@ -53,6 +53,7 @@ impl PolicyReassessment {
             };
             tokio::select! {
                 biased;
+                // Biased: a change makes a result that is ready at the same time outdated.
                 Ok(()) = self.policy.changed() => return ReassessmentStep::PolicyChanged,
                 rulings = finished => {
                     self.task = None;
@@ -105,6 +106,7 @@ async fn assess_pending(
             }
         }
     };
+    // One after the other: this runs beside the session, and must not occupy all blocking threads.
     let mut rulings = Vec::new();
     for clearance in pending {
         let (judge, about, id) = (Arc::clone(&judge), about.clone(), clearance.id);

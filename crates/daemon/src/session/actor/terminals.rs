@@ -97,13 +97,16 @@ impl TerminalHandle {
                         killing = true;
                         process.kill();
                     }
+                    // The shim obeys the first stop only, so it is sent once; a later kill still goes through.
                     () = end.cancelled(), if !ending && !killing => {
                         ending = true;
                         process.stop(gently(patience));
                     }
                 }
             };
+            // From here on the processes are gone, which is all that a stop waits for. The rest of the output follows.
             drop(gone);
+            // Without `consumed`: the shim has ended, so nobody is left to trim the journal.
             while let Some(chunk) = process.output.recv().await {
                 take(&chunk);
             }
