@@ -98,7 +98,7 @@ impl DaemonStarter {
         matches!(cx.client.transport(), Transport::Unix(_)).then(|| Self::new(cx))
     }
 
-    /// The same for a person, who is told if a new daemon has no console.
+    /// Makes sure that a daemon runs, and reports if a new one has no console.
     pub(super) async fn ensure_with_console(&self, cx: &CliContext) -> anyhow::Result<()> {
         let was_there = self.is_there().await;
         self.ensure().await?;

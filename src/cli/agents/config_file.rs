@@ -161,13 +161,13 @@ mod tests {
             assert_eq!(std::fs::read_to_string(&file).unwrap(), old);
             format!("{error:#}")
         };
-        assert!(refused("[agents.new]\ncommand = 'x'\n", "new").ends_with("has an agent `new` already"));
-        assert!(refused("agents.new.command = 'x'\n", "new").ends_with("has an agent `new` already"));
+        assert!(refused("[agents.new]\ncommand = 'x'\n", "new").ends_with("already has an agent `new`"));
+        assert!(refused("agents.new.command = 'x'\n", "new").ends_with("already has an agent `new`"));
         assert!(refused("oops", "new").contains("config.toml:1: "));
         assert!(refused("", "demo").contains("`demo` is built in and reserved"));
         assert!(
             refused("agents = { a = { command = 'x' } }\n", "new")
-                .contains("the configuration would be wrong")
+                .contains("the configuration would be invalid")
         );
     }
 

@@ -336,7 +336,7 @@ mod tests {
             nix::unistd::mkfifo(&dir.join("in/pipe"), nix::sys::stat::Mode::S_IRWXU).unwrap();
             vec!["in".to_owned()]
         });
-        assert!(error.contains("is no plain file"), "{error}");
+        assert!(error.contains("is not a regular file"), "{error}");
     }
 
     #[test]

@@ -127,7 +127,7 @@ impl OpError {
     }
 }
 
-/// For readers that only need to know that the store cannot be read now.
+/// The conversion for readers that only need to know that the store cannot be read now.
 impl From<OpError> for StoreError {
     fn from(error: OpError) -> Self {
         Self::Unavailable(error.sentence())

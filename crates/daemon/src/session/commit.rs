@@ -1,4 +1,4 @@
-//! From effects to one write of the store, and the actions after its commit.
+//! The conversion of effects into one write of the store, and the actions after its commit.
 
 use std::time::Duration;
 

@@ -16,7 +16,7 @@
 //!                              idle     neither
 //! ```
 //!
-//! What must stay true (the property tests try to break it): an open request is closed exactly once; an outgoing
+//! Invariants, which the property tests try to break: an open request is closed exactly once; an outgoing
 //! number is settled exactly once; nothing is open and nothing is in flight after the end.
 
 use std::path::PathBuf;

@@ -169,7 +169,7 @@ impl ActivityTracker {
         self.episode.take().is_some()
     }
 
-    /// Suspends the ladder until then; it continues with its first step. The quiet time goes on.
+    /// Suspends the ladder until then; it continues with its first step. The quiet time continues.
     pub(crate) fn snooze(&mut self, until: Option<Time>) {
         self.snoozed_until = until;
         (self.episode, self.relapse) = (None, None);

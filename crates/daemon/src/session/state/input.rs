@@ -194,7 +194,7 @@ pub enum CommandRefusal {
     #[error("the session is running: only an ended or parked one can be resumed")]
     Running,
     #[error(
-        "the session is an orphan: the database does not know what its agent was told, so it can only be stopped"
+        "the session is an orphan: the database does not know the messages to its agent, so it can only be stopped"
     )]
     Orphan,
     #[error("it is not open any more")]

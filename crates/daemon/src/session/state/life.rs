@@ -1,6 +1,6 @@
 //! The stage that a session is in, and the process that it has there.
 //!
-//! What must stay true: there is a pid only while there is, or may be, a process; an end has a reason and a time.
+//! Invariant: there is a pid only while there is, or may be, a process; an end has a reason and a time.
 
 use std::collections::VecDeque;
 

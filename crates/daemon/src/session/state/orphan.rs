@@ -25,7 +25,7 @@ use intercom_types::{
 pub(super) const WHY: &str =
     "orphan: the database does not know the messages to its agent; it can only be stopped";
 /// The reason why its requests are not answered.
-const UNANSWERED: &str = "nobody can answer it: the session is an orphan";
+const UNANSWERED: &str = "it cannot be answered: the session is an orphan";
 
 /// A process that was found running without its messages.
 #[derive(Debug, Clone)]

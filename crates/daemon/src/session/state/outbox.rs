@@ -1,6 +1,6 @@
 //! Messages on their way to the agent.
 //!
-//! What must stay true: a number is used once in a generation, and settled once.
+//! Invariant: a number is used once in a generation, and settled once.
 
 use std::collections::BTreeMap;
 

@@ -1,6 +1,6 @@
 //! Pending requests of the agent: open clearances with the terms of their decision, and open questions.
 //!
-//! What must stay true: a request is in here from the event that opens it to the event that closes it, and no longer.
+//! Invariant: a request is in here from the event that opens it to the event that closes it, and no longer.
 //! All data about an open clearance is stored with it, so that nothing of it is left behind.
 
 use std::collections::{BTreeMap, VecDeque};

@@ -1,6 +1,6 @@
 //! Turns, and the queue of prompts that wait for them.
 //!
-//! What must stay true: at most one turn runs; a prompt is in the queue until it is sent to the agent, and in no other
+//! Invariant: at most one turn runs; a prompt is in the queue until it is sent to the agent, and in no other
 //! place.
 
 use std::collections::VecDeque;
