@@ -87,11 +87,7 @@ fn a_tool_that_runs_has_longer() {
     check(&watch, &setting, "stuck 10m: cargo test running 9m, no CPU");
     // Where its processes cannot be seen, it may be at work.
     let (watch, setting) = with_tool(7199, |_| None);
-    check(
-        &watch,
-        &setting,
-        "quiet 1h59m: cargo test running 1h58m, no output, its activity cannot be seen",
-    );
+    check(&watch, &setting, "quiet 1h59m: cargo test running 1h58m, no output, its activity cannot be seen");
     let (mut watch, setting) = with_tool(600, |_| Some(asleep()));
     watch.tool("1", "cargo test", false, at(500));
     check(&watch, &setting, "stuck 10m: no output, nothing runs");
