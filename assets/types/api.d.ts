@@ -38,16 +38,16 @@ export type AgentView = {
   description: string | null;
   command: string;
   protocol: string;
-  /** `built_in`, `installed`, `on_demand` (fetched when it is started) or `missing`. */
+  /** `built_in`, `installed`, `on_demand` (downloaded when it is started) or `missing`. */
   availability: string;
-  /** What one of them told when it was ready last; `null` before that, and after its command line has changed. */
+  /** The capabilities that it reported when it was last ready; `null` before, and after its command line has changed. */
   known: KnownView | null;
 };
 
 export type KnownView = {
-  /** Its answer to `initialize`, as it came. */
+  /** Its answer to `initialize`, unchanged. */
   initialize: unknown;
-  /** Its answer to `session/new`, as it came. */
+  /** Its answer to `session/new`, unchanged. */
   session: unknown;
 };
 
@@ -519,9 +519,9 @@ export type RuleExplanation = {
 
 export type PolicyView = {
   loaded_at: string;
-  /** As they stand in the configuration, in order. */
+  /** The rules as configured, in order. */
   rules: Array<unknown>;
-  /** When each of them ends by `until` or `for`, in the same order; null for one without an end. */
+  /** The end of each rule with `until` or `for`, in the same order; null for a rule without an end. */
   ends_at: Array<string | null>;
   grants: number;
 };
@@ -570,7 +570,7 @@ export type GrantView = {
   created_at: string;
   expires_at: string | null;
   revoked_at: string | null;
-  /** Whether it allows anything now. */
+  /** True if it allows anything now. */
   valid: boolean;
 };
 

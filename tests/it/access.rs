@@ -792,8 +792,8 @@ fn the_environment_says_where_the_api_listens_and_who_is_let_in() {
 #[test]
 fn a_wrong_environment_is_told_before_anything_starts() {
     for (name, value, said) in [
-        ("INTERCOM_API_PORT", "http", "INTERCOM_API_PORT: \"http\" is no port"),
-        ("INTERCOM_API_BIND", "here", "INTERCOM_API_BIND: \"here\" is no address"),
+        ("INTERCOM_API_PORT", "http", "INTERCOM_API_PORT: \"http\" is not a port"),
+        ("INTERCOM_API_BIND", "here", "INTERCOM_API_BIND: \"here\" is not an address"),
         ("INTERCOM_API_TOKEN", "short", "INTERCOM_API_TOKEN: at least 16 characters are needed"),
     ] {
         let dir = home("");

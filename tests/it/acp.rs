@@ -290,7 +290,7 @@ fn misbehaviour_is_kept_and_harms_nobody() {
     daemon.prompt(&session, &format!("ask:permission:{ALLOW}:run:make;withdraw;say:on"));
     wait_turns(&daemon, &session, 3);
     let closed = daemon.wait_kind(&session, "clearance.closed");
-    assert_eq!(closed["data"]["reason"], "the agent took it back");
+    assert_eq!(closed["data"]["reason"], "the agent withdrew it");
     daemon.prompt(&session, "say:bye;exit:3");
     daemon.wait_for_end(&session);
     assert_eq!(daemon.show(&session)["exit"]["code"], 3);

@@ -161,7 +161,7 @@ fn an_entry_of_the_registry_becomes_a_profile_of_the_file() {
 
     let again = daemon.cli(&["agents", "add", "agent.json"]);
     assert_eq!(again.code, 1);
-    assert!(again.stderr.contains("has an agent `mine` already"), "{again:?}");
+    assert!(again.stderr.contains("already has an agent `mine`"), "{again:?}");
     let other = daemon.cli(&["agents", "add", "agent.json", "--name", "other", "--json"]).ok().json();
     assert_eq!((&other["name"], &other["file"]), (&json!("other"), &json!(config)));
     for (name, why) in [("demo", "built in and reserved"), ("../x", "the new profile:1"), ("X", "a name has")]

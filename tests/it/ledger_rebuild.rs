@@ -18,7 +18,7 @@ fn a_damaged_ledger_is_made_again_from_the_log_and_the_agent_gets_its_answer() {
     let refused = daemon.cli(&["doctor", "--rebuild-ledger"]);
     assert_eq!(refused.code, 1);
     assert!(refused.stderr.contains("uses the state directory"), "{refused:?}");
-    assert!(refused.stderr.contains("hint: stop it first; agents run on: "), "{refused:?}");
+    assert!(refused.stderr.contains("hint: stop it first; agents keep running: "), "{refused:?}");
     let sound = daemon.cli(&["doctor", "--rebuild-ledger", "--dry-run"]).ok();
     assert_eq!(sound.stdout.lines().count(), 1, "{sound:?}");
     assert!(sound.stdout.starts_with("the ledger agrees with the log: 2 rows from "), "{sound:?}");
@@ -47,7 +47,7 @@ fn a_damaged_ledger_is_made_again_from_the_log_and_the_agent_gets_its_answer() {
     let changed = format!("{first}  status was approved, is denied in the log; decided_by was mallory, is ");
     assert!(rebuilt.stdout.contains(&format!("{second}  was missing\n")), "{rebuilt:?}");
     assert!(rebuilt.stdout.contains(&changed), "{rebuilt:?}");
-    assert!(rebuilt.stdout.contains("the ledger was made anew from the log: 2 rows from "), "{rebuilt:?}");
+    assert!(rebuilt.stdout.contains("the ledger was rebuilt from the log: 2 rows from "), "{rebuilt:?}");
 
     let daemon = Daemon::start_in(dir, &[], &[]);
     assert_eq!(daemon.get(&format!("/api/v1/clearances/{first}")).1, shown);

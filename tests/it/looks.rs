@@ -134,12 +134,10 @@ fn times_inside_of_a_line_are_local_with_their_zone() {
     daemon.wait_kind(&session, "stall.snoozed");
     let until = daemon.show(&session)["standing"]["snoozed_until"].as_str().unwrap().to_owned();
     let logs = zone(&["logs", &session]);
-    let line =
-        logs.lines().find(|line| line.contains("snoozed until")).unwrap_or_else(|| panic!("{logs}"));
+    let line = logs.lines().find(|line| line.contains("snoozed until")).unwrap_or_else(|| panic!("{logs}"));
     assert!(line.contains(" IST by ") && !line.contains(&until[..16]), "{line}");
     let utc = zone(&["--utc", "logs", &session]);
-    let line =
-        utc.lines().find(|line| line.contains("snoozed until")).unwrap_or_else(|| panic!("{utc}"));
+    let line = utc.lines().find(|line| line.contains("snoozed until")).unwrap_or_else(|| panic!("{utc}"));
     let shown = until[..19].replace('T', " ");
     assert!(line.contains(&format!("{shown} UTC by ")), "{line}: {until}");
     // A refusal of the daemon, too.

@@ -123,7 +123,7 @@ fn run_and_resume_notice_a_killed_daemon_at_once_and_their_advice_works() {
         assert!(began.elapsed() < AT_ONCE, "{:?}", began.elapsed());
         assert_eq!(ran.code, 1, "{verb}: {ran:?}");
         let (error, hint) = ran.stderr.split_once("hint: ").unwrap_or_else(|| panic!("{verb}: {ran:?}"));
-        assert_eq!(error, "error: the daemon went away; the agent of shop runs on without it\n", "{verb}");
+        assert_eq!(error, "error: the daemon went away; the agent of shop keeps running\n", "{verb}");
         let [restart, logs] = &commands(hint)[..] else { panic!("{hint}") };
         assert_eq!((restart.as_str(), logs.as_str()), ("intercom daemon restart", "intercom logs -f shop"));
         follow_advice(dir, restart).ok();
@@ -246,7 +246,7 @@ fn commands_in_flight_say_that_nobody_knows_and_where_to_look() {
             "{args:?}: {ran:?}"
         );
         let hint = format!(
-            "hint: get the daemon back with `intercom daemon restart`, then see whether it was done: `intercom {place}`\n"
+            "hint: get the daemon back with `intercom daemon restart`, then check whether it was done: `intercom {place}`\n"
         );
         assert!(ran.stderr.ends_with(&hint), "{args:?}: {ran:?}");
     }

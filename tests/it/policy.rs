@@ -113,7 +113,7 @@ fn whom_a_rule_wants_asked_decides() {
         harness::run(command.args(["approve", &id, "--url", url]).env("INTERCOM_TOKEN", token.trim()))
     };
     let ana = approve("ana");
-    assert!(ana.stderr.contains("this one is for ben to approve"), "{}", ana.stderr);
+    assert!(ana.stderr.contains("only ben may approve this"), "{}", ana.stderr);
     assert_eq!(approve("ben").code, 0);
 }
 

@@ -369,7 +369,7 @@ fn a_session_whose_task_fails_ends_visibly_with_its_agent_and_the_others_go_on()
     let session = daemon.run_with(&["status:hello", "serve"], json!({ "name": "unlucky" }));
     let pid = daemon.show(&session)["pid"].clone();
     let ended = daemon.wait_kind(&session, "session.ended");
-    assert_eq!(ended["data"]["reason"], "intercom failed; its log says how");
+    assert_eq!(ended["data"]["reason"], "intercom failed; its log has the details");
     daemon.until("its agent has gone", |_| (!is_alive(&pid)).then_some(()));
     daemon.post(&format!("/api/v1/sessions/{other}/nudge"), &json!({ "message": "still there?" }));
     daemon.wait_status(&other, "received");

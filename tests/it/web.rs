@@ -339,5 +339,5 @@ fn a_brief_list_leaves_out_what_is_long() {
     let mut ana = Browser::of(&daemon);
     ana.sign_in(&json!({ "token": token.trim() }));
     let explained = ana.get(&format!("/api/v1/clearances/{id}/explanation")).json();
-    assert_eq!(explained["may_not_approve"], "this one is for bea to approve");
+    assert_eq!(explained["may_not_approve"], "only bea may approve this");
 }

@@ -1,13 +1,14 @@
-//! Settings that are one word out of a few.
+//! Settings with a few possible words.
 //!
-//! They read from a string only: serde's own enums would also take `{ ndjson = {} }` and name the wrong key in errors.
+//! They parse from strings only: serde's own enums would also accept `{ ndjson = {} }` and name the wrong key in
+//! errors.
 
 use serde::Deserialize;
 use strum::{EnumString, VariantNames};
 
 use intercom_types::{Risk, Role, Verdict};
 
-/// A word that is not one of those a setting takes.
+/// An unknown word for a setting.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 #[error("{given:?} is not known, use {}", quoted(known))]
 pub struct ChoiceError {
@@ -45,9 +46,9 @@ macro_rules! choice {
 choice! {
     /// The handling of a client's prompt while another one runs.
     Busy {
-        /// It waits for its turn.
+        /// The prompt waits for its turn.
         Queue,
-        /// It is refused at once.
+        /// The prompt is refused at once.
         Refuse,
     }
 }
@@ -55,9 +56,9 @@ choice! {
 choice! {
     /// The handling of the agents when the daemon stops.
     OnStop {
-        /// They run on; the next daemon finds them.
+        /// The agents keep running, and the next daemon finds them.
         Leave,
-        /// They are stopped, all at the same time, within five seconds.
+        /// The agents are stopped, all at the same time, within five seconds.
         Drain,
     }
 }
@@ -86,25 +87,25 @@ choice! {
     Verbosity {
         /// Pending requests, stuck sessions and failures only.
         Quiet,
-        /// And what each turn came to.
+        /// The same, and the result of each turn.
         Normal,
-        /// And what the agent says, as it says it.
+        /// The same, and the agent's output while it arrives.
         Stream,
     }
 }
 
 choice! {
-    /// When a prompt that arrives during a turn reaches the agent.
+    /// The time at which a prompt that arrives during a turn is sent to the agent.
     PromptDelivery {
-        /// At once.
+        /// The prompt is sent at once.
         Immediate,
-        /// It queues, and one leaves with each heartbeat.
+        /// Prompts queue, and one is sent with each heartbeat.
         Heartbeat,
     }
 }
 
 choice! {
-    /// When a process that has ended is started again.
+    /// The condition of an automatic restart.
     RestartPolicy {
         Never,
         /// After an exit code that is not 0, a signal, or a loss.
