@@ -33,6 +33,7 @@ mod harmless;
 mod harmless_table;
 mod later_run_files;
 mod launch;
+mod location;
 mod paths;
 mod preset;
 mod programs;
