@@ -1,4 +1,4 @@
-//! The card of a question, and later of its answer.
+//! The card of a question: it asks for an answer, and later shows it.
 
 use super::super::block_kit::{
     BlockBuilder, Button, ButtonStyle, CardMessage, ConfirmDialog, MrkdwnText, cut,
@@ -34,7 +34,7 @@ pub(in crate::slack) fn question(
 pub(super) fn buttons(question: &Question) -> Vec<Button> {
     let stop = ConfirmDialog {
         title: "Stop here?".into(),
-        text: MrkdwnText::new("The agent is told to stop what it asks about."),
+        text: MrkdwnText::new("The agent is told to stop."),
         yes: "Stop".into(),
         danger: true,
     };
