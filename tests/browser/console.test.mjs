@@ -94,7 +94,7 @@ test("a link works once, a token works, and signing out ends it", async () => {
   const second = await visitor();
   await second.page.goto(link);
   await second.page.waitForSelector("#token");
-  assert.match(await text(second.page, ".trouble"), /used or is too old.*intercom console/);
+  assert.match(await text(second.page, ".trouble"), /already used or has expired.*intercom console/);
   await second.page.type("#token", await daemon.cli("token", "create", "--name", "ana", "--role", "approver"));
   await second.page.keyboard.press("Enter");
   await second.page.waitForSelector(".sidebar");
