@@ -1,5 +1,5 @@
 // @ts-check
-// The fleet: every session, and first those that wait for you.
+// The fleet: all sessions; those that wait for the reader come first.
 
 import { pageBindings } from "./page.js";
 import { h, text, attribute, keyed } from "./dom.js";
@@ -26,12 +26,12 @@ const SORTS = [
   ["waiting", "Waiting first"],
   ["newest", "Newest"],
   ["name", "Name"],
-  ["quiet", "Longest as it is"],
+  ["quiet", "Longest unchanged"],
 ];
-/** Rows that are drawn at once; the rest on demand. */
+/** The number of rows that are rendered at once; the rest on demand. */
 const PAGE = 200;
 
-/** The filters of an address that has none. */
+/** The default filters. */
 const USUAL = { show: "live", search: "", sort: "waiting", rows: PAGE };
 
 /** @typedef {(name: keyof typeof USUAL, value: string | number) => void} SetWish */
@@ -65,7 +65,7 @@ function tabs(bind, wish, set) {
     },
   );
   const buttons = all.map(({ tab }) => tab);
-  return h("div", { class: "tabs", role: "group", "aria-label": "Which sessions" }, buttons);
+  return h("div", { class: "tabs", role: "group", "aria-label": "Filter sessions" }, buttons);
 }
 
 /** @param {Bind} bind */
@@ -86,11 +86,11 @@ function callout(bind) {
 /** The text in place of rows. */
 function nothing() {
   if (state.sessions.size) return h("p", {}, "No session matches.");
-  if (!state.you?.may_start) return h("p", {}, "No agent runs yet.");
+  if (!state.you?.may_start) return h("p", {}, "No agent is running yet.");
   return h(
     "div",
     {},
-    h("p", {}, "No agent runs yet. Start one in a terminal:"),
+    h("p", {}, "No agent is running yet. Start one in a terminal:"),
     h("pre", { tabindex: "0" }, h("code", {}, 'intercom run --agent claude "fix the failing test"')),
   );
 }
@@ -106,7 +106,7 @@ function rows(bind, wish, set) {
   const onclick = () => set("rows", wish.rows + PAGE);
   const more = h("button", { type: "button", class: "wide", hidden: true, onclick });
   bind(
-    // Rows compare themselves with what they show.
+    // Each row compares itself with its model.
     () => [fleet(state, wish)],
     ([all]) => {
       keyed(list, all.slice(0, wish.rows), (row) => row.session.id, fleetRow);
