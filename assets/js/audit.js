@@ -69,7 +69,7 @@ async function read(days, isWanted) {
 }
 
 /**
- * Those that have all of these words in them.
+ * The rows that contain all of these words.
  *
  * @param {AuditRow[]} rows
  * @param {NameOf} nameOf
@@ -122,7 +122,7 @@ function verification() {
 
 /** The model of the selected rows, and its loading. */
 function audit() {
-  const wish = { ...address.filters(USUAL), most: PAGE };
+  const filters = { ...address.filters(USUAL), most: PAGE };
   /** @type {{ rows: AuditRow[], older: boolean, nameOf: NameOf, words: string | null }} */
   let known = { rows: [], older: false, nameOf: namesIn([]), words: null };
   const { bind, draw } = bindings();
@@ -133,7 +133,7 @@ function audit() {
     known = { ...known, words: "Loading …" };
     draw();
     try {
-      const found = await read(wish.days, () => mine === turn);
+      const found = await read(filters.days, () => mine === turn);
       if (!found) return; // the person has chosen another time range or page meanwhile
       known = { ...found, words: null };
     } catch (error) {
@@ -142,24 +142,24 @@ function audit() {
     }
     draw();
   }
-  /** @param {Partial<typeof wish>} more */
+  /** @param {Partial<typeof filters>} more */
   const want = (more) => {
-    Object.assign(wish, more);
-    address.keep({ days: wish.days, search: wish.search }, USUAL);
+    Object.assign(filters, more);
+    address.keep({ days: filters.days, search: filters.search }, USUAL);
     if ("days" in more) load();
     else draw();
   };
   load();
-  return { wish, want, bind, known: () => known, close: () => void (turn += 1) };
+  return { filters, want, bind, known: () => known, close: () => void (turn += 1) };
 }
 
 /** @param {ReturnType<typeof audit>} model */
-function listing({ wish, want, bind, known }) {
+function listing({ filters, want, bind, known }) {
   const body = h("tbody", {});
   const said = h("p", { class: "faint", role: "status" });
-  const more = button("Show more", () => want({ most: wish.most + PAGE }), { class: "wide" });
+  const more = button("Show more", () => want({ most: filters.most + PAGE }), { class: "wide" });
   bind(
-    () => ({ ...wish, ...known() }),
+    () => ({ ...filters, ...known() }),
     ({ rows, older, nameOf, search, most, words }) => {
       if (words) return text(said, words);
       const found = matching(rows, nameOf, search);
@@ -180,15 +180,15 @@ export function view() {
     return { element, title: "Audit", close() {} };
   }
   const model = audit();
-  const { wish, want } = model;
+  const { filters, want } = model;
   const search = h("input", {
     type: "search",
     placeholder: "Search",
     "aria-label": "Search the audit",
-    value: wish.search,
+    value: filters.search,
     oninput: () => want({ search: search.value, most: PAGE }),
   });
-  const days = select(DAYS, wish.days, (value) => want({ days: value }), { "aria-label": "Time range" });
+  const days = select(DAYS, filters.days, (value) => want({ days: value }), { "aria-label": "Time range" });
   const { verify, found } = verification();
   const head = [h("h1", {}, "Audit"), h("span", { class: "grow" }), search, days, verify];
   const element = h("div", { class: "page" }, h("div", { class: "row head" }, head), found, listing(model));

@@ -176,7 +176,7 @@ function listen(element, session, press) {
 }
 
 /**
- * One card. `update` brings it up to date and leaves unchanged parts alone.
+ * The card of a clearance. `update` brings it up to date and leaves unchanged parts alone.
  *
  * @param {Clearance} first
  * @param {CardOptions} options

@@ -94,26 +94,26 @@ function sessions() {
 
 /** @returns {View} */
 export function view() {
-  const wish = address.filters(USUAL);
+  const filters = address.filters(USUAL);
   const place = h("div", {});
   let turn = 0;
   async function load() {
     const mine = (turn += 1);
     try {
-      const found = await api.get(`/figures?hours=${wish.hours}${wish.session ? `&session=${wish.session}` : ""}`);
+      const found = await api.get(`/figures?hours=${filters.hours}${filters.session ? `&session=${filters.session}` : ""}`);
       if (mine === turn) draw(place, found); // unless another selection was made meanwhile
     } catch (error) {
       if (mine === turn) place.replaceChildren(h("p", { class: "trouble" }, api.why(error)));
     }
   }
-  /** @param {Partial<typeof wish>} more */
+  /** @param {Partial<typeof filters>} more */
   const want = (more) => {
-    Object.assign(wish, more);
-    address.keep(wish, USUAL);
+    Object.assign(filters, more);
+    address.keep(filters, USUAL);
     load();
   };
-  const session = select(sessions(), wish.session, (value) => want({ session: value }), { "aria-label": "Session" });
-  const hours = select(SPANS, wish.hours, (value) => want({ hours: Number(value) }), { "aria-label": "Time range" });
+  const session = select(sessions(), filters.session, (value) => want({ session: value }), { "aria-label": "Session" });
+  const hours = select(SPANS, filters.hours, (value) => want({ hours: Number(value) }), { "aria-label": "Time range" });
   load();
   /** @type {ReturnType<typeof setTimeout> | undefined} */
   let due;

@@ -46,17 +46,17 @@ function counts() {
 
 /**
  * @param {Bind} bind
- * @param {typeof USUAL} wish
+ * @param {typeof USUAL} filters
  * @param {SetWish} set
  */
-function tabs(bind, wish, set) {
+function tabs(bind, filters, set) {
   const all = SHOWS.map(([name, label]) => {
     const number = h("span", { class: "count tabular" });
     const tab = h("button", { type: "button", class: "tab", onclick: () => set("show", name) }, label, number);
     return { name, tab, number };
   });
   bind(
-    () => ({ ...counts(), show: wish.show }),
+    () => ({ ...counts(), show: filters.show }),
     (found) => {
       for (const { name, tab, number } of all) {
         attribute(tab, "aria-pressed", String(name === found.show));
@@ -97,21 +97,21 @@ function nothing() {
 
 /**
  * @param {Bind} bind
- * @param {typeof USUAL} wish
+ * @param {typeof USUAL} filters
  * @param {SetWish} set
  */
-function rows(bind, wish, set) {
+function rows(bind, filters, set) {
   const list = h("ul", { class: "fleet" });
   const empty = h("div", { class: "empty" });
-  const onclick = () => set("rows", wish.rows + PAGE);
+  const onclick = () => set("rows", filters.rows + PAGE);
   const more = h("button", { type: "button", class: "wide", hidden: true, onclick });
   bind(
     // Each row compares itself with its model.
-    () => [fleet(state, wish)],
+    () => [fleet(state, filters)],
     ([all]) => {
-      keyed(list, all.slice(0, wish.rows), (row) => row.session.id, fleetRow);
-      more.hidden = all.length <= wish.rows;
-      text(more, `Show ${Math.min(PAGE, all.length - wish.rows)} more of ${all.length}`);
+      keyed(list, all.slice(0, filters.rows), (row) => row.session.id, fleetRow);
+      more.hidden = all.length <= filters.rows;
+      text(more, `Show ${Math.min(PAGE, all.length - filters.rows)} more of ${all.length}`);
       empty.hidden = all.length > 0;
     },
   );
@@ -124,33 +124,33 @@ function rows(bind, wish, set) {
 
 /** @returns {View} */
 export function view() {
-  const wish = address.filters(USUAL);
+  const filters = address.filters(USUAL);
   const { bind, draw, close } = pageBindings(5000);
   /** @type {SetWish} */
   const set = (name, value) => {
-    Object.assign(wish, { [name]: value });
-    address.keep(wish, USUAL);
+    Object.assign(filters, { [name]: value });
+    address.keep(filters, USUAL);
     draw();
   };
   const search = h("input", {
     type: "search",
     placeholder: "Search",
     "aria-label": "Search sessions",
-    value: wish.search,
+    value: filters.search,
     oninput: () => set("search", search.value),
   });
   const sort = h(
     "select",
     { "aria-label": "Sort", onchange: () => set("sort", sort.value) },
-    SORTS.map(([value, label]) => h("option", { value, selected: value === wish.sort }, label)),
+    SORTS.map(([value, label]) => h("option", { value, selected: value === filters.sort }, label)),
   );
   const element = h(
     "div",
     { class: "page" },
     h("div", { class: "row head" }, h("h1", {}, "Fleet"), h("span", { class: "grow" }), search, sort),
-    tabs(bind, wish, set),
+    tabs(bind, filters, set),
     callout(bind),
-    rows(bind, wish, set),
+    rows(bind, filters, set),
   );
   return { element, title: "Fleet", close };
 }

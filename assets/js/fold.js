@@ -92,7 +92,7 @@ function foldOf(event) {
 }
 
 /**
- * Tells whether a piece continues a message: the same speaker, and ids that do not differ.
+ * Returns true if a piece continues a message: the same speaker, and ids that do not differ.
  *
  * @param {MessageItem} item
  * @param {Piece} piece

@@ -26,7 +26,7 @@ export class Reader {
     this.heights = heights;
     this.key = key;
     this.atEnd = !start;
-    /** Not there before its part of the list is; a reader who scrolls wants something else. */
+    /** The stored position, until its part of the list is loaded; dropped when the reader scrolls. */
     this.wanted = start;
   }
 

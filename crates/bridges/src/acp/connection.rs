@@ -1,4 +1,5 @@
-//! One client, from its first message to its last: each request is answered once, notifications never.
+//! The connection of one client, from its first message to its last: each request is answered once, notifications
+//! never.
 
 use std::sync::Arc;
 

@@ -52,7 +52,7 @@ impl ClientOutlet {
 /// One message for a client.
 #[derive(Debug)]
 pub struct ClientMessage {
-    /// One line of JSON.
+    /// The message, one line of JSON.
     pub text: String,
     /// The session of the message.
     pub session: Option<SessionId>,

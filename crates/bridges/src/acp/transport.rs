@@ -101,6 +101,7 @@ impl AcpBridge {
 }
 
 async fn require_enabled(State(state): State<TransportState>, request: Request, next: Next) -> Response {
+    // Read with every request: a reload that turns clients off takes effect without a restart.
     if state.settings().enabled {
         return next.run(request).await;
     }
@@ -113,6 +114,7 @@ async fn listen(
     KnownCaller(caller): KnownCaller,
     request: Request,
 ) -> Result<Response, ApiError> {
+    // Both transports share this address in the protocol; only the upgrade header tells them apart.
     if has_header_token(request.headers(), header::UPGRADE, "websocket") {
         return socket::open(state, caller, request);
     }
@@ -167,6 +169,7 @@ impl TransportState {
         let (inlet, outlet) = self.acp.connect(caller.clone(), options);
         let connection = HttpConnection::new(caller, inlet, Arc::clone(&self.acp.0.metrics), true);
         connections.insert(name.clone(), Arc::clone(&connection));
+        // Released first: the task takes the lock when it ends.
         drop(connections);
         self.run(name, Arc::clone(&connection), outlet, slot);
         Ok(connection)

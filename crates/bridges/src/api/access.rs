@@ -54,7 +54,7 @@ fn unknown() -> ApiError {
     )
 }
 
-/// The refusal of a process that cannot be told from an agent.
+/// The refusal of a process that may be an agent, because it cannot be inspected.
 fn unknown_process() -> ApiError {
     let message = "the process that opened this connection has exited or cannot be inspected";
     ApiError::new(StatusCode::FORBIDDEN, "unknown_process", message)

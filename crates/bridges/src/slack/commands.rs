@@ -29,7 +29,7 @@ pub(super) enum ThreadCommand {
     Queue,
     Verbosity(Verbosity),
     Help,
-    /// Everything else.
+    /// A prompt: every other message.
     Prompt(String),
 }
 

@@ -67,7 +67,7 @@ struct HandlerResources {
 /// The home tab of one person.
 #[derive(Debug, Default)]
 struct HomeTabState {
-    /// When it was last opened by an operator.
+    /// The time at which an operator last opened it.
     viewed_at: Option<Instant>,
     /// True while a task updates it; the task repeats while it is stale.
     showing: bool,

@@ -240,6 +240,8 @@ impl CardPublisher {
             None => newest,
         };
         let mut updates = Vec::new();
+        // Open cards in Slack may belong to requests that were decided while the daemon was down: rendering them from
+        // the current state closes them.
         let mut open: HashSet<String> = HashSet::new();
         for message in self.store.slack_open().await? {
             open.insert(message.key.clone());
@@ -290,6 +292,7 @@ impl CardPublisher {
         if messages.is_empty() && position.is_none() {
             return Ok(());
         }
+        // Only after a change of a row: each notification makes the sender read the store.
         if self.store.slack_upsert(messages, position).await? > 0 {
             self.outbox.notify_one();
         }
@@ -314,6 +317,7 @@ impl CardPublisher {
             })
             .map(|(id, _)| *id)
             .collect();
+        // Taken before it is stored: after a failure the text is rendered again with the next piece.
         for id in &streaming {
             state.streamed_at.insert(*id, Instant::now());
             let Some((name, text)) = state.turns.get_mut(id).and_then(TurnSummary::take_streamed) else {
@@ -327,6 +331,7 @@ impl CardPublisher {
         }
         match self.enqueue(messages, None).await {
             Ok(()) => {
+                // Only now: after a failure the same cards are still due.
                 for id in stale {
                     state.stale.remove(&id);
                     state.shown.insert(id, Instant::now());
@@ -369,7 +374,7 @@ impl PublisherState {
             .chain(homes)
             .min()
             .map_or(calls, |due| due.min(calls))
-            .max(Duration::from_millis(20))
+            .max(Duration::from_millis(20)) // a due time in the past must not make the loop spin
     }
 
     fn apply_event(&mut self, logged: &LoggedEvent, updates: &mut Vec<CardUpdate>) {
@@ -384,12 +389,14 @@ impl PublisherState {
         if is_noise {
             return;
         }
+        // Replaces the summary of a turn whose end never came, such as that of a killed agent.
         if matches!(event, Event::TurnStarted(_)) {
             self.turns.insert(session, TurnSummary::default());
         }
         let mut full = Vec::new();
         self.turns.entry(session).or_default().apply_event(seq, &event, &mut full);
         updates.extend(full.into_iter().map(|talk| CardUpdate::Talk { session, talk }));
+        // Streamed text changes no home tab, and is most of the log.
         self.homes_stale |= !matches!(event, Event::Update(_) | Event::Status(_));
         let note = |what: ThreadNote| CardUpdate::Note { session, seq, what };
         let clearance = |id: ClearanceId| CardUpdate::Clearance(session, id.to_string());
@@ -417,6 +424,7 @@ impl PublisherState {
                 updates.push(CardUpdate::Prompt { id: withdrawn.prompt.to_string(), arrived: false });
             }
             Event::TurnEnded(ended) => {
+                // The rest of the streamed text first: the thread shows it above the summary.
                 let mut turn = self.turns.remove(&session).unwrap_or_default();
                 updates.extend(turn.talk.take().map(|talk| CardUpdate::Talk { session, talk }));
                 updates.push(CardUpdate::TurnOver { session, seq, turn, reason: Some(ended.stop_reason) });
@@ -443,6 +451,7 @@ impl PublisherState {
             Event::SessionEnded(SessionEnded { reason, .. })
             | Event::SessionParked(SessionParked { reason, .. }) => {
                 self.turns.remove(&session);
+                // A person who stopped the session needs no card that offers to restart it.
                 updates.push(if by_request(&reason) {
                     note(ThreadNote::StoppedBy(reason))
                 } else {

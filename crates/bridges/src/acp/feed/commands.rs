@@ -38,6 +38,7 @@ impl SessionFeed {
                 }
             }
             FeedCommand::Replay(answer) => {
+                // New events that are encoded already belong before the replay; the replay covers all up to here.
                 let up_to = self.after;
                 self.flush().await?;
                 self.replay(up_to).await?;
@@ -66,6 +67,7 @@ impl SessionFeed {
     async fn prompt(&self, known: Option<&str>, blocks: &[Json]) -> Result<PromptId, RpcRefusal> {
         let (ops, caller, id) = (self.client.ops(), self.client.caller(), self.session);
         let seen = self.client.session(&id).await?;
+        // After a reconnect our relay repeats prompts without an answer, with their ids: they must not run twice.
         if let Some(known) = known.and_then(|known| known.parse().ok())
             && self.is_known(known).await
         {
@@ -77,6 +79,7 @@ impl SessionFeed {
         }
         let takes = self.client.takes(&seen).await;
         let content = content::fitted(blocks, takes, &config.seats)?;
+        // After the checks: an invalid prompt must not start a process.
         if !seen.is_live() {
             ops.resume(caller, &id).await?;
         }
@@ -115,6 +118,7 @@ impl SessionFeed {
 
     /// Withdraws the client's queued prompts and ends the running turn.
     async fn cancel(&mut self) {
+        // The queue first: after the end of the turn the next queued prompt would start.
         self.withdraw_queued().await;
         self.interrupt(|_| true).await;
     }

@@ -36,6 +36,7 @@ pub(super) async fn post(
         let (parts, body) = request.into_parts();
         let message = read_message(body, limit).await?;
         let options = connect_options(&parts.uri)?;
+        // The relay's line with the position in the log exists on WebSockets only.
         if options.relay {
             return Err(ApiError::bad_request("relay is for WebSockets"));
         }
@@ -87,11 +88,11 @@ async fn initialize(
     // session, wait in the queues for the streams.
     let answering = async {
         loop {
-            let told = outlet.next().await?;
-            if told.answers.as_ref().is_some_and(|(answered, _)| *answered == id) {
-                return Some(told.text);
+            let outgoing = outlet.next().await?;
+            if outgoing.answers.as_ref().is_some_and(|(answered, _)| *answered == id) {
+                return Some(outgoing.text);
             }
-            connection.enqueue(told).await;
+            connection.enqueue(outgoing).await;
         }
     };
     let answer = tokio::time::timeout(FIRST_ANSWER_TIMEOUT, answering).await;
@@ -144,6 +145,7 @@ pub(super) async fn delete(
     let name = header_value(&headers, CONNECTION)?
         .ok_or_else(|| ApiError::bad_request("the Acp-Connection-Id header is missing"))?;
     let name = ConnectionKey::Given(name);
+    // Removed at once, not by the ending task: the next request with this id must get a 404.
     state.find(&name, &caller)?.close();
     state.forget(&name);
     Ok(StatusCode::ACCEPTED)

@@ -127,12 +127,14 @@ impl HttpConnection {
             () = self.uses.idle(FIRST_USE_TIMEOUT.min(idle), idle) => true,
             () = self.closed.cancelled() => true,
         };
+        // Disconnects the client: its feeds end, and a later POST gets an error instead of a lost message.
         drop(self.inlet.lock().unwrap_or_else(PoisonError::into_inner).take());
         let mut state = self.state();
         state.ended = true;
         if is_over {
             state.queues.clear();
         }
+        // Every reader wakes, sends what is left in its queue, and ends its response.
         for bell in state.bells.values() {
             bell.notify_one();
         }
@@ -218,6 +220,7 @@ impl HttpConnection {
             }
             opened
         };
+        // A full connection may be waiting for exactly this stream.
         self.progress.notify_one();
         let used = self.used();
         let reader = StreamReader { connection: Arc::clone(self), caller, key, stream, bell, replay, used };
@@ -230,7 +233,7 @@ impl HttpConnection {
 
 /// The reader of one stream.
 ///
-/// It is the state of a response body: dropped when the client disconnects, which closes the stream.
+/// The state of a response body: dropped when the client disconnects, which closes the stream.
 struct StreamReader {
     connection: Arc<HttpConnection>,
     caller: Caller,

@@ -42,6 +42,7 @@ impl InboundMessage {
 
     /// Checks that a message about a session names it, and that the header, if there is one, names the same.
     pub(super) fn agrees_with(&self, header: Option<&str>) -> Result<(), ApiError> {
+        // `$/` messages are about a request, so the header need not match.
         match (self.method(), header, self.session.as_deref()) {
             (Some(method), Some(header), Some(session)) if header != session && !method.starts_with("$/") => {
                 Err(ApiError::bad_request("Acp-Session-Id and params.sessionId differ"))
@@ -81,6 +82,8 @@ pub(super) fn is_json(headers: &HeaderMap) -> Result<(), ApiError> {
 }
 
 pub(super) async fn read_message(body: Body, limit: usize) -> Result<InboundMessage, ApiError> {
+    // `to_bytes` counts what arrives, so a wrong Content-Length does not matter. The time limit frees the place of a
+    // client that stops in the middle of a body.
     let arriving = tokio::time::timeout(ARRIVAL_TIMEOUT, axum::body::to_bytes(body, limit));
     let bytes = arriving.await.map_err(|_| {
         ApiError::new(StatusCode::REQUEST_TIMEOUT, "too_slow", "the message did not arrive in time")
@@ -94,6 +97,8 @@ pub(super) async fn read_message(body: Body, limit: usize) -> Result<InboundMess
 }
 
 fn parse_message(text: String) -> Result<InboundMessage, ApiError> {
+    // Only for routing. The connection parses the text again: it is the one place that decides its meaning, for every
+    // transport.
     let (kind, params) = match jsonrpc::parse(&text) {
         Ok(RpcMessage::Request { id, method, params }) => {
             (InboundKind::Request { id, method: method.into_owned() }, params)

@@ -145,11 +145,14 @@ where
     let config = WebSocketConfig::default()
         .read_buffer_size(BUFFER_SIZE)
         .write_buffer_size(BUFFER_SIZE)
+        // Also per frame: otherwise one frame could be longer than any message may be.
         .max_message_size(Some(limit))
         .max_frame_size(Some(limit));
     let socket = WebSocketStream::from_raw_socket(stream, Role::Server, Some(config)).await;
     let (mut sink, mut stream) = socket.split();
     let liveness = SocketLiveness::new(metrics);
+    // Reading, writing and the idle timeout run side by side, so that a client that sends without reading cannot block
+    // itself. The first of them to end ends the connection.
     let ended = tokio::select! {
         ended = receive(&mut stream, inlet, &liveness) => ended,
         ended = send_all(&mut sink, outlet, relay, &liveness) => ended,
@@ -211,11 +214,12 @@ where
     S: AsyncRead + AsyncWrite + Unpin,
 {
     let mut ping = tokio::time::interval_at(Instant::now() + PING_INTERVAL, PING_INTERVAL);
+    // After a send that blocked for long, one ping is enough.
     ping.set_missed_tick_behavior(tokio::time::MissedTickBehavior::Delay);
     loop {
         let message = tokio::select! {
-            told = outlet.next() => match told {
-                Some(told) => Message::text(frame(told, relay)),
+            outgoing = outlet.next() => match outgoing {
+                Some(outgoing) => Message::text(frame(outgoing, relay)),
                 None => return SocketEnd::ServerClosed,
             },
             _ = ping.tick() => Message::Ping(Vec::new().into()),
@@ -234,10 +238,10 @@ where
 
 /// Returns the text of a message. Our own relay also gets the position in the log, on a line before it: it resumes from
 /// there after a restart of the daemon.
-fn frame(told: ClientMessage, relay: bool) -> String {
-    match (told.seq, told.session) {
-        (Some(seq), Some(session)) if relay => format!("@{seq} {session}\n{}", told.text),
-        _ => told.text,
+fn frame(outgoing: ClientMessage, relay: bool) -> String {
+    match (outgoing.seq, outgoing.session) {
+        (Some(seq), Some(session)) if relay => format!("@{seq} {session}\n{}", outgoing.text),
+        _ => outgoing.text,
     }
 }
 

@@ -36,6 +36,7 @@ pub(super) async fn answer_request(
             "an answer needs a connection: without one there are no requests to you",
         ));
     }
+    // Counted like a connection: otherwise requests would be a way around `max_connections`.
     let slot = state.slot()?;
     let (inlet, mut outlet) = state.acp.connect(caller, ConnectOptions { connectionless: true, ..options });
     inlet.put(message.text).await.map_err(|_| connection_closed())?;
@@ -60,6 +61,7 @@ pub(super) async fn answer_request(
 
 async fn await_answer(id: &RequestId, outlet: &mut ClientOutlet) -> Option<String> {
     loop {
+        // Everything but the answer is dropped: without a connection there is no stream for it.
         let outgoing = outlet.next().await?;
         if outgoing.answers.is_some_and(|(answered, _)| answered == *id) {
             return Some(outgoing.text);
@@ -112,6 +114,7 @@ pub(super) async fn events(
     let options = ConnectOptions { connectionless: true, ..ConnectOptions::default() };
     let (inlet, mut outlet) = state.acp.connect(caller, options);
     let id = RequestId::number(0);
+    // The protocol requires `cwd` and `mcpServers`; for an existing session they have no effect.
     let params = json!({ "sessionId": session, "cwd": "/", "mcpServers": [] });
     inlet.put(jsonrpc::request(&id, "session/resume", &params)).await.map_err(|_| connection_closed())?;
     let answer = await_answer(&id, &mut outlet).await.ok_or_else(connection_closed)?;

@@ -101,6 +101,7 @@ impl StreamQueues {
         self.waiting += 1;
         self.waiting_bytes += text.len();
         let queue = self.queues.entry(key.clone()).or_default();
+        // Known even if its messages go to the connection: the client may still open a stream for it.
         queue.is_known = true;
         let key = if queue.is_shared { None } else { key };
         self.queues.entry(key.clone()).or_default().waiting.push_back(text);
@@ -111,6 +112,7 @@ impl StreamQueues {
     pub(super) fn take(&mut self, key: &StreamKey, stream: u64) -> Result<Option<StreamMessage>, ()> {
         let queue = self.queues.get_mut(key).filter(|queue| queue.stream == Some(stream)).ok_or(())?;
         let Some(text) = queue.waiting.pop_front() else { return Ok(None) };
+        // The id is given when a stream takes the message: so ids ascend on every stream, also for moved messages.
         self.waiting -= 1;
         self.waiting_bytes -= text.len();
         self.last += 1;
@@ -135,6 +137,7 @@ impl StreamQueues {
         key: &StreamKey,
         last: Option<u64>,
     ) -> Result<(u64, VecDeque<StreamMessage>), StreamRefusal> {
+        // Only evictions from this queue leave a gap: a busy session must not make the streams of others fail.
         let replay = match last {
             None => VecDeque::new(),
             Some(last) if last > self.last => return Err(StreamRefusal::NoSuchId),
@@ -155,6 +158,7 @@ impl StreamQueues {
         self.streams += 1;
         let queue = self.queues.entry(key.clone()).or_default();
         queue.stream = Some(self.streams);
+        // Later messages go to this stream. Those that were moved already stay in the connection's queue, in order.
         queue.is_shared = false;
         Ok((self.streams, replay))
     }
@@ -164,6 +168,7 @@ impl StreamQueues {
             return;
         };
         queue.stream = None;
+        // A name without messages leaves nothing behind.
         if !queue.is_known {
             self.queues.remove(key);
         }

@@ -22,15 +22,15 @@ pub(in crate::slack) fn clearance(
     ping: &[String],
 ) -> CardMessage {
     let open = clearance.status == ClearanceStatus::Pending;
-    let told = if open { people.asked_line(ping) } else { outcome::decided(clearance, people) };
+    let status_line = if open { people.asked_line(ping) } else { outcome::decided(clearance, people) };
     let text = MrkdwnText::untrusted(&super::project(session)).cut(60).and(": ").and(if open {
         MrkdwnText::new("clearance requested, ").and(risk_words(clearance)).and(": ")
     } else {
-        told.clone().cut(200).and(": ")
+        status_line.clone().cut(200).and(": ")
     });
     let blocks = BlockBuilder::new(key)
         .header(title(PlainText::new(badge(clearance)).and(" ").and(what(clearance)), session))
-        .section(told)
+        .section(status_line)
         .section(MrkdwnText::untrusted(&clearance.title).cut(300).bold())
         .fields(fields(clearance, session))
         .prose(&super::super::block_kit::cut(

@@ -20,6 +20,7 @@ impl CardPublisher {
     pub(super) async fn escalations(&self, state: &PublisherState) -> Vec<DesiredMessage> {
         let config = self.access.config();
         let (now, mut messages) = (Time::now(), Vec::new());
+        // A failed read counts as no requests: the next check, two seconds later, escalates them.
         if config.slack.escalate_after().is_some() {
             for clearance in self.access.pending_clearances(None).await.unwrap_or_default() {
                 let called = mentions::escalation_mentions(&config, &unanswered_clearance(&clearance), now);

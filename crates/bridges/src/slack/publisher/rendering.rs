@@ -69,6 +69,7 @@ impl CardPublisher {
             here.channel = root.channel;
         }
         let asked = self.store.slack_verbosity(id).await?;
+        // The command `verbosity` in the thread overrides the configuration.
         here.verbosity = asked.and_then(|asked| asked.parse().ok()).unwrap_or(here.verbosity);
         Ok(Some(SessionContext { id, session, here }))
     }
@@ -124,6 +125,7 @@ impl CardPublisher {
         for shown in shown {
             messages.extend(shown?);
         }
+        // Only after all succeeded: a batch that fails is rendered again, and then still needs its roots.
         state.rooted.extend(
             messages.iter().filter(|desired| desired.thread.is_some()).filter_map(|desired| desired.session),
         );
@@ -176,6 +178,7 @@ impl CardPublisher {
             };
             messages.extend(shown);
         }
+        // Before all others: the sender posts a thread in the order of its rows.
         if !messages.is_empty() {
             let root = self.missing_root(&context, state).await?;
             messages.splice(0..0, root);
@@ -196,6 +199,7 @@ impl CardPublisher {
         if context.here.verbosity == Verbosity::Quiet || turn.is_empty() {
             return Ok(None);
         }
+        // Short turns may end faster than Slack accepts messages: one summary for several beats a growing backlog.
         let last = self.cards(context.id, "turn ", before).await?.pop().filter(|last| last.waits);
         let (key, memo) = last.map_or_else(
             || (format!("turn {} {seq}", context.id), CardMemo::default()),
@@ -228,6 +232,7 @@ impl CardPublisher {
         }
         let cards = self.cards(context.id, "talk ", before).await?;
         let waiting = cards.iter().filter(|card| card.waits).count();
+        // A card that has this text already is edited. Otherwise an unsent card is overwritten once there are too many.
         let known = cards.iter().find(|card| card.memo == name);
         let instead = || cards.iter().rev().find(|card| card.waits).filter(|_| waiting >= MAX_WAITING_TALK);
         let key = known.or_else(instead).map(|card| card.key.clone());
@@ -258,6 +263,7 @@ impl CardPublisher {
         let upsert_rule = if open { UpsertRule::IfNew } else { UpsertRule::OrForget };
         let mut messages =
             vec![DesiredMessage { upsert_rule, ..context.desired(&clearance.id, &card, open, memo.text()) }];
+        // With the first version only: the content of a clearance is fixed.
         if new && (card::diff_is_cut(&clearance) || card::command_is_cut(&clearance)) {
             let key = format!("diff {}", clearance.id);
             let wanted = DesiredContent::Diff { clearance: clearance.id.to_string() }.text();
@@ -340,6 +346,7 @@ impl CardPublisher {
         change: &StallChange,
         before: &[DesiredMessage],
     ) -> Result<Vec<DesiredMessage>, StoreError> {
+        // The newest open card is that of the current stall.
         let known = self.cards(context.id, "stall ", before).await?.into_iter().rev().find(|card| card.open);
         let event = match change {
             StallChange::Event(event) => Some(&**event),
@@ -399,6 +406,7 @@ impl CardPublisher {
     }
 
     fn ended(&self, context: &SessionContext) -> DesiredMessage {
+        // By generation, so that each exit of a session has a card of its own.
         let key = format!("exit {} {}", context.id, context.session.generation);
         let failed = context.session.exit.as_ref().is_none_or(|exit| exit.status.code != Some(0));
         let ping = if failed { context.here.ping.as_slice() } else { &[] };
@@ -450,6 +458,7 @@ impl CardPublisher {
     /// Updates the reaction to a queued reply once its prompt has arrived or failed.
     async fn prompt(&self, id: &str, arrived: bool) -> Result<Option<DesiredMessage>, StoreError> {
         let key = format!("react {id}");
+        // Only prompts from Slack have a reaction.
         let Some(known) = self.store.slack_message(key.clone()).await? else { return Ok(None) };
         let Ok(DesiredContent::Reaction { of, name, .. }) = serde_json::from_str(&known.wanted) else {
             return Ok(None);

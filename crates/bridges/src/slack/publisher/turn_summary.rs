@@ -143,6 +143,7 @@ impl TurnSummary {
             self.said.clear();
             self.chars = 0;
         }
+        // Beyond the bound the beginning stays: a summary shows what the message says first.
         let room = MAX_SAID - self.chars;
         self.chars += push(&mut self.said, &mut text.chars(), room);
         let talk = self.talk.get_or_insert_with(|| StreamedText { seq, ..StreamedText::default() });
