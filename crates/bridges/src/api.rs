@@ -8,8 +8,6 @@ use axum::middleware::{from_fn, from_fn_with_state, map_response};
 use axum::routing::get;
 
 mod access;
-mod audit;
-mod backup;
 mod console_files;
 mod error;
 mod events;
@@ -20,7 +18,6 @@ mod health;
 mod idempotency;
 mod routes;
 pub mod serve;
-mod stats;
 mod tokens;
 mod view;
 mod web;
@@ -45,7 +42,6 @@ pub struct ApiBridge(Arc<ApiShared>);
 
 struct ApiShared {
     ops: Operations,
-    backup: backup::RunningBackup,
     tokens: tokens::TokenRegistry,
     web: web::ConsoleSessions,
     failures: guard::RefusedTokens,
@@ -80,7 +76,6 @@ impl ApiBridge {
         let lookups = access::OwnerLookups::start(supervisor);
         Ok(Self(Arc::new(ApiShared {
             ops,
-            backup: backup::RunningBackup::default(),
             tokens,
             web,
             failures: guard::RefusedTokens::default(),

@@ -14,9 +14,11 @@ use tokio_util::task::TaskTracker;
 
 mod agents;
 mod audit;
+mod backup;
 mod caller;
 mod clearances;
 mod error;
+mod health;
 mod once;
 mod policy;
 mod prompts;
@@ -26,21 +28,24 @@ mod roles;
 mod session_view;
 mod sessions;
 mod settings;
+mod stats;
 mod steering;
 
-pub use agents::{AgentView, agents_of};
-pub use audit::audited;
+pub use agents::agents_of;
+pub use audit::{AuditQuery, audited};
 pub use caller::{ACP_CLIENT, Caller};
 pub use clearances::{ClearanceQuery, DecisionResult};
-pub use error::{ErrorAttachment, ErrorKind, OpError};
+pub use error::{ErrorKind, OpError};
+pub use health::DaemonCounts;
 pub use once::StoredAnswer;
-pub use policy::{ConfigReader, GrantView, PolicyView};
+pub use policy::ConfigReader;
 pub use prompts::PromptQuery;
 pub use questions::QuestionQuery;
 pub use read::{ReadModel, limit, require_one};
 pub use roles::{OperationKind, RequiredRole};
 pub use sessions::SessionQuery;
 pub use settings::SettingResult;
+pub use stats::StatsQuery;
 
 use crate::supervisor::Supervisor;
 use intercom_store::Store;
@@ -55,6 +60,7 @@ struct OperationsInner {
     bell: Bell,
     read_config: ConfigReader,
     keys: once::InFlightKeys,
+    backup: backup::RunningBackup,
     /// Requests with a key, which go on after their caller has hung up.
     tasks: TaskTracker,
 }
@@ -67,8 +73,9 @@ impl std::fmt::Debug for Operations {
 
 impl Operations {
     pub fn new(supervisor: Supervisor, bell: Bell, read_config: ConfigReader) -> Self {
-        let (keys, tasks) = (once::InFlightKeys::default(), TaskTracker::new());
-        Self(Arc::new(OperationsInner { supervisor, bell, read_config, keys, tasks }))
+        let (keys, backup) = (once::InFlightKeys::default(), backup::RunningBackup::default());
+        let tasks = TaskTracker::new();
+        Self(Arc::new(OperationsInner { supervisor, bell, read_config, keys, backup, tasks }))
     }
 
     pub fn supervisor(&self) -> &Supervisor {

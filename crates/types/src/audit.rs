@@ -1,6 +1,10 @@
 //! The audit: who did what, in a chain that shows where it was changed.
 
-use super::{Json, SessionId, Time};
+use schemars::JsonSchema;
+use serde::{Deserialize, Serialize};
+
+use super::time::rfc3339;
+use super::{Json, OpenEnum, SessionId, Time};
 
 /// Something that goes into the audit.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -14,16 +18,61 @@ pub struct NewAuditRow {
 }
 
 /// A row of it.
-#[derive(Debug, Clone, PartialEq, Eq)]
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[schemars(rename = "AuditView", description = "")]
 pub struct AuditRow {
     pub n: u64,
+    #[serde(with = "rfc3339")]
+    #[schemars(with = "String")]
     pub at: Time,
     pub action: String,
     pub by: String,
+    /// `person`, `rule`, `agent`, `intercom` or `nobody`.
+    #[serde(default)]
+    #[schemars(with = "String", !default)]
+    pub actor: OpenEnum<Actor>,
     pub session: Option<String>,
+    #[schemars(with = "serde_json::Value")]
     pub data: Json,
     /// Of this row and, through the one before, of all before it.
+    #[schemars(description = "")]
     pub hash: String,
+}
+
+/// A page of the audit.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[schemars(rename = "AuditPage", description = "")]
+pub struct AuditPage<R = AuditRow> {
+    pub items: Vec<R>,
+    /// What to ask for `after` this, or `before` it.
+    pub next: Option<u64>,
+}
+
+/// The result of a look at every row of the audit.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[schemars(rename = "VerifiedView", description = "")]
+pub struct AuditVerdict {
+    /// Whether nothing is wrong.
+    pub whole: bool,
+    pub rows: u64,
+    /// Hash of the last row. Kept elsewhere, it shows later that nothing before it was rewritten.
+    pub head: String,
+    pub problems: Vec<AuditProblem>,
+    /// Restores from a backup, with the rows that are missing since.
+    #[serde(default)]
+    #[schemars(!default)]
+    pub notes: Vec<AuditProblem>,
+    /// Lines of the anchor file that were compared.
+    #[serde(default)]
+    #[schemars(!default)]
+    pub anchors: u64,
+}
+
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[schemars(rename = "ProblemView")]
+pub struct AuditProblem {
+    pub n: u64,
+    pub what: String,
 }
 
 /// The kind of who acted.
@@ -41,6 +90,8 @@ pub enum Actor {
 }
 
 impl Actor {
+    const ALL: [Self; 5] = [Self::Person, Self::Rule, Self::Agent, Self::Intercom, Self::Nobody];
+
     pub const fn as_str(self) -> &'static str {
         match self {
             Self::Person => "person",
@@ -48,6 +99,26 @@ impl Actor {
             Self::Agent => "agent",
             Self::Intercom => "intercom",
             Self::Nobody => "nobody",
+        }
+    }
+
+    pub fn parse(text: &str) -> Option<Self> {
+        Self::ALL.into_iter().find(|actor| actor.as_str() == text)
+    }
+
+    /// The kind of actor of an entry by its name and data.
+    pub fn of(by: &str, data: &Json) -> Self {
+        #[derive(Deserialize)]
+        struct AuditVia {
+            via: Option<String>,
+        }
+        let said: Option<AuditVia> = serde_json::from_str(data.as_str()).ok();
+        match by {
+            _ if said.and_then(|said| said.via).as_deref() == Some(VIA_POLICY) => Self::Rule,
+            by if DAEMON_ACTORS.contains(&by) || by.starts_with(PART_OF_OURS) => Self::Intercom,
+            UNKNOWN => Self::Nobody,
+            by if by.starts_with(AGENT_PREFIX) => Self::Agent,
+            _ => Self::Person,
         }
     }
 }
@@ -60,23 +131,6 @@ const UNKNOWN: &str = "nobody";
 /// How an agent's process is called, before its session.
 pub const AGENT_PREFIX: &str = "agent of ";
 
-impl AuditRow {
-    pub fn actor(&self) -> Actor {
-        #[derive(serde::Deserialize)]
-        struct AuditVia {
-            via: Option<String>,
-        }
-        let said: Option<AuditVia> = serde_json::from_str(self.data.as_str()).ok();
-        match self.by.as_str() {
-            _ if said.and_then(|said| said.via).as_deref() == Some(VIA_POLICY) => Actor::Rule,
-            by if DAEMON_ACTORS.contains(&by) || by.starts_with(PART_OF_OURS) => Actor::Intercom,
-            UNKNOWN => Actor::Nobody,
-            by if by.starts_with(AGENT_PREFIX) => Actor::Agent,
-            _ => Actor::Person,
-        }
-    }
-}
-
 /// What decides a clearance without a person.
 pub const VIA_POLICY: &str = "policy";
 
@@ -86,18 +140,7 @@ mod tests {
 
     #[test]
     fn a_row_says_what_kind_of_actor_it_was() {
-        let actor = |by: &str, data: &str| {
-            let row = AuditRow {
-                n: 1,
-                at: Time::from_millis(0),
-                action: "x".to_owned(),
-                by: by.to_owned(),
-                session: None,
-                data: Json::of(&serde_json::from_str::<serde_json::Value>(data).unwrap()),
-                hash: String::new(),
-            };
-            row.actor().as_str()
-        };
+        let actor = |by: &str, data: &str| Actor::of(by, &Json::trusted(data)).as_str();
         assert_eq!(actor("ana", r#"{"via":"unix"}"#), "person");
         assert_eq!(actor("tests", r#"{"via":"policy"}"#), "rule");
         assert_eq!(actor("intercom", "{}"), "intercom");

@@ -28,6 +28,7 @@ macro_rules! word_enums {
 }
 
 word_enums!(
+    super::audit::Actor,
     super::Answer,
     super::ClearanceStatus,
     super::FailureKind,

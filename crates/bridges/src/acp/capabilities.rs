@@ -3,8 +3,7 @@
 use serde::Deserialize;
 use serde_json::{Map, Value, json};
 
-use intercom_daemon::ops::AgentView;
-use intercom_types::{Controls, Session};
+use intercom_types::{Controls, ListedAgent, Session};
 
 /// A profile.
 #[derive(Debug, Clone, Deserialize)]
@@ -20,9 +19,9 @@ pub(super) struct OfferedProfile {
     pub(super) known: Option<Value>,
 }
 
-impl From<AgentView> for OfferedProfile {
-    fn from(agent: AgentView) -> Self {
-        let AgentView { name, description, protocol, availability, known, .. } = agent;
+impl From<ListedAgent> for OfferedProfile {
+    fn from(agent: ListedAgent) -> Self {
+        let ListedAgent { name, description, protocol, availability, known, .. } = agent;
         let known = known.map(|known| json!(known));
         Self { name, protocol, description, availability: Some(availability), known }
     }

@@ -2,7 +2,8 @@
 
 use serde_json::{Value, json};
 
-use intercom_daemon::ops::{ErrorAttachment, ErrorKind, OpError};
+use intercom_daemon::ops::{ErrorKind, OpError};
+use intercom_types::ErrorAttachment;
 use intercom_types::{Json, RequestId};
 use intercom_wire::jsonrpc::{self, INTERNAL_ERROR, INVALID_PARAMS, INVALID_REQUEST, RESOURCE_NOT_FOUND};
 

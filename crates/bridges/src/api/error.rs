@@ -5,10 +5,10 @@ use std::borrow::Cow;
 use axum::Json;
 use axum::http::{Method, StatusCode, Uri};
 use axum::response::{IntoResponse, Response};
-use serde_json::json;
 
-use intercom_daemon::ops::{ErrorAttachment, ErrorKind, OpError};
+use intercom_daemon::ops::{ErrorKind, OpError};
 use intercom_store::StoreError;
+use intercom_types::{ErrorAttachment, ErrorBody, ErrorDetail};
 
 #[derive(Debug)]
 pub(crate) struct ApiError {
@@ -64,14 +64,9 @@ impl ApiError {
 
 impl IntoResponse for ApiError {
     fn into_response(self) -> Response {
-        let error = json!({ "code": self.code, "message": self.message, "hint": self.hint });
-        // The thing that it is about stands beside it, under its own name.
-        let mut body = json!(self.attached);
-        if body.is_null() {
-            body = json!({});
-        }
-        body["error"] = error;
-        (self.status, Json(body)).into_response()
+        let Self { status, code, message, hint, attached } = self;
+        let error = ErrorDetail { code, message, hint };
+        (status, Json(ErrorBody { attached, error })).into_response()
     }
 }
 

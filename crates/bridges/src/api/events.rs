@@ -24,10 +24,10 @@ use super::error::ApiError;
 use super::extract::{NoFields, StrictQuery};
 use super::view::{self, SummaryMode};
 use crate::viewer_log::ViewerLog;
-use intercom_daemon::ops::{Caller, ErrorAttachment, limit};
+use intercom_daemon::ops::{Caller, limit};
 use intercom_store::LogCutoff;
 use intercom_store::bus::BellListener;
-use intercom_types::{LoggedEvent, Role, SessionId};
+use intercom_types::{ErrorAttachment, EventPage, LoggedEvent, Role, SessionId};
 
 const KEEP_ALIVE: Duration = Duration::from_secs(15);
 /// The number and interval of retries of a failed read before the reader has to reconnect.
@@ -77,7 +77,7 @@ pub(super) async fn events(
         let next = events.first().map(|event| event.seq);
         let events = for_caller(&api, &caller, Some(session), events).await?;
         let items = events.into_iter().map(|event| view::event(event, query.summary)).collect();
-        return Ok(Json(view::EventPage { items, next }).into_response());
+        return Ok(Json(EventPage { items, next }).into_response());
     }
     if accept.contains("application/json") {
         return page(&api, &caller, after, session, limit(query.limit)?, query.summary).await;
@@ -132,7 +132,7 @@ async fn page(
     // Whether there are more is known only by asking: a page that is not empty has a next one.
     let next = events.last().map(|event| event.seq);
     let items = events.into_iter().map(|event| view::event(event, summaries)).collect();
-    Ok(Json(view::EventPage { items, next }).into_response())
+    Ok(Json(EventPage { items, next }).into_response())
 }
 
 /// A session's log from its beginning to now, as it is read.

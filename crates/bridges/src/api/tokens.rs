@@ -9,8 +9,6 @@ use axum::extract::{Path, State};
 use axum::http::StatusCode;
 use ring::digest::{SHA256, digest};
 use ring::rand::{SecureRandom, SystemRandom};
-use schemars::JsonSchema;
-use serde::{Deserialize, Serialize};
 use serde_json::json;
 use subtle::ConstantTimeEq;
 use tokio_util::sync::CancellationToken;
@@ -19,11 +17,13 @@ use super::ApiBridge;
 use super::access::KnownCaller;
 use super::error::ApiError;
 use super::extract::{JsonBody, ShortList, StrictQuery};
-use super::view::{self, TokenView};
 use intercom_daemon::config::OperatorConfig;
 use intercom_daemon::ops::{audited, limit, require_one};
 use intercom_store::{StoreError, StoredToken};
-use intercom_types::{Json as Raw, List, Role, Time, Token, TokenId, hex, parse_duration};
+use intercom_types::{
+    CreatedToken, Json as Raw, List, ListedToken, Role, Time, Token, TokenId, TokenRequest, hex,
+    parse_duration,
+};
 
 /// The prefix of every token, so that scanners for leaked secrets can recognise it.
 const PREFIX: &str = "intercom_";
@@ -168,27 +168,6 @@ impl ApiBridge {
     }
 }
 
-#[derive(Debug, Deserialize, JsonSchema)]
-#[serde(deny_unknown_fields)]
-#[schemars(rename = "Create")]
-pub(super) struct TokenRequest {
-    /// Whose it is.
-    name: String,
-    /// `viewer`, `operator`, `approver` or `admin`.
-    role: String,
-    /// How long it is valid, such as `30d`; for ever if nothing is said.
-    ttl: Option<String>,
-}
-
-#[derive(Debug, Serialize, JsonSchema)]
-#[schemars(rename = "Created")]
-pub(super) struct CreatedToken {
-    /// Shown this once.
-    secret: String,
-    #[serde(flatten)]
-    token: TokenView,
-}
-
 pub(super) async fn create(
     State(api): State<ApiBridge>,
     KnownCaller(caller): KnownCaller,
@@ -235,16 +214,16 @@ pub(super) async fn create(
     api.0.tokens.add(known);
     let id = token.id.to_string();
     let secret = format!("{PREFIX}{}_{secret}", id.trim_start_matches(TokenId::PREFIX));
-    Ok((StatusCode::CREATED, Json(CreatedToken { secret, token: view::token(token) })))
+    Ok((StatusCode::CREATED, Json(CreatedToken { secret, listed: token.into() })))
 }
 
 pub(super) async fn list(
     State(api): State<ApiBridge>,
     StrictQuery(query): StrictQuery<ShortList>,
-) -> Result<Json<List<TokenView>>, ApiError> {
+) -> Result<Json<List<ListedToken>>, ApiError> {
     limit(query.limit)?;
     let tokens = api.store().tokens().await?;
-    Ok(Json(List::whole(tokens.into_iter().map(|known| view::token(known.token)).collect())))
+    Ok(Json(List::whole(tokens.into_iter().map(|known| known.token.into()).collect())))
 }
 
 pub(super) async fn revoke(

@@ -16,8 +16,6 @@ use axum::extract::connect_info::ConnectInfo;
 use axum::extract::{Path, State};
 use axum::http::{HeaderMap, StatusCode, header};
 use axum::response::{IntoResponse, Response};
-use schemars::JsonSchema;
-use serde::{Deserialize, Serialize};
 use serde_json::json;
 use tokio_util::sync::CancellationToken;
 
@@ -30,7 +28,9 @@ use super::guard;
 use super::tokens::{hash, random_secret};
 use intercom_daemon::ops::{Caller, OpError, audited, limit};
 use intercom_store::StoredWebSession;
-use intercom_types::{Json as Raw, List, Role, Time, TokenId, WebSession, WebSessionId};
+use intercom_types::{
+    ConsoleCode, Json as Raw, List, ListedWebSession, Role, SignIn, Time, TokenId, WebSession, WebSessionId,
+};
 
 mod console_sessions;
 
@@ -132,19 +132,11 @@ fn link(url: &str, code: &str) -> String {
     format!("{url}/#code={code}")
 }
 
-#[derive(Debug, Serialize, JsonSchema)]
-pub(super) struct CodeView {
-    code: String,
-    /// Opens the console, once.
-    url: String,
-    expires_at: String,
-}
-
 pub(super) async fn code(
     State(api): State<ApiBridge>,
     KnownCaller(caller): KnownCaller,
     JsonBody(NoFields {}): JsonBody<NoFields>,
-) -> Result<(StatusCode, Json<CodeView>), ApiError> {
+) -> Result<(StatusCode, Json<ConsoleCode>), ApiError> {
     // What comes of a code does not end with the token of the one who asked for it.
     if !caller.local {
         let message = "a code is made on the daemon's own machine: here, sign in with the token itself";
@@ -162,46 +154,8 @@ pub(super) async fn code(
     };
     let now = Time::now();
     let code = api.0.web.mint(&caller.name, caller.role, now)?;
-    let expires_at = Time::from_millis(now.millis() + CODE_MILLIS).to_string();
-    Ok((StatusCode::CREATED, Json(CodeView { url: link(url, &code), code, expires_at })))
-}
-
-#[derive(Debug, Deserialize, JsonSchema)]
-#[serde(deny_unknown_fields)]
-pub(super) struct SignIn {
-    /// Of the link; it works once.
-    code: Option<String>,
-    /// Or a token of the API.
-    token: Option<String>,
-}
-
-#[derive(Debug, Serialize, JsonSchema)]
-pub(super) struct WebSessionView {
-    id: String,
-    name: String,
-    role: String,
-    /// The token that it came in with, if it was not a code.
-    token: Option<String>,
-    created_at: String,
-    last_used_at: String,
-    last_used_from: String,
-    browser: Option<String>,
-    /// Whether it is this very one.
-    current: bool,
-}
-
-fn view(session: WebSession, current: bool) -> WebSessionView {
-    WebSessionView {
-        id: session.id.to_string(),
-        name: session.name,
-        role: session.role.as_str().to_owned(),
-        token: session.token.map(|id| id.to_string()),
-        created_at: session.created_at.to_string(),
-        last_used_at: session.last_used_at.to_string(),
-        last_used_from: session.last_used_from,
-        browser: session.browser,
-        current,
-    }
+    let expires_at = Time::from_millis(now.millis() + CODE_MILLIS);
+    Ok((StatusCode::CREATED, Json(ConsoleCode { url: link(url, &code), code, expires_at })))
 }
 
 pub(super) async fn sign_in(
@@ -261,7 +215,12 @@ pub(super) async fn sign_in(
     api.0.web.add(session.clone(), known.hash, token.map(|(_, gone)| gone).as_deref());
     let value = format!("{}.{secret}", session.id);
     let cookie = set_cookie(&cookie_name(local, tls), &value, tls, COOKIE_SECONDS);
-    Ok((StatusCode::CREATED, [(header::SET_COOKIE, cookie)], Json(view(session, true))).into_response())
+    Ok((
+        StatusCode::CREATED,
+        [(header::SET_COOKIE, cookie)],
+        Json(ListedWebSession { session, current: true }),
+    )
+        .into_response())
 }
 
 enum SignInCredential {
@@ -279,7 +238,7 @@ pub(super) async fn list(
     State(api): State<ApiBridge>,
     KnownCaller(caller): KnownCaller,
     StrictQuery(query): StrictQuery<ShortList>,
-) -> Result<Json<List<WebSessionView>>, ApiError> {
+) -> Result<Json<List<ListedWebSession>>, ApiError> {
     limit(query.limit)?;
     let now = Time::now();
     let mut found: Vec<WebSession> = api
@@ -294,7 +253,7 @@ pub(super) async fn list(
     found.sort_by_key(|session| std::cmp::Reverse(session.created_at.millis()));
     let current = |session: &WebSession| caller.web == Some(session.id);
     Ok(Json(List::whole(
-        found.into_iter().map(|session| (current(&session), session)).map(|(c, s)| view(s, c)).collect(),
+        found.into_iter().map(|session| ListedWebSession { current: current(&session), session }).collect(),
     )))
 }
 

@@ -1,39 +1,13 @@
 //! The agents that can be started.
 
-use schemars::JsonSchema;
-use serde::{Deserialize, Serialize};
-
 use super::{Caller, OpError, OperationKind, Operations, limit};
 use crate::config::{Config, DEMO_AGENT};
 use crate::supervisor::{self, NamedAgent};
-use intercom_types::List;
-
-#[derive(Debug, Clone, Serialize, Deserialize, JsonSchema)]
-pub struct AgentView {
-    pub name: String,
-    pub description: Option<String>,
-    pub command: String,
-    pub protocol: String,
-    /// `built_in`, `installed`, `on_demand` (fetched when it is started) or `missing`.
-    pub availability: String,
-    /// What one of them told when it was ready last; `null` before that, and after its command line has changed.
-    pub known: Option<AgentCapabilitiesView>,
-}
-
-#[derive(Debug, Clone, Serialize, Deserialize, JsonSchema)]
-#[schemars(rename = "KnownView")]
-pub struct AgentCapabilitiesView {
-    /// Its answer to `initialize`, as it came.
-    #[schemars(with = "serde_json::Value")]
-    pub initialize: intercom_types::Json,
-    /// Its answer to `session/new`, as it came.
-    #[schemars(with = "serde_json::Value")]
-    pub session: intercom_types::Json,
-}
+use intercom_types::{Json, List, ListedAgent};
 
 impl Operations {
     /// All of them, whatever the limit: there are never many.
-    pub async fn agents(&self, caller: &Caller, most: Option<usize>) -> Result<List<AgentView>, OpError> {
+    pub async fn agents(&self, caller: &Caller, most: Option<usize>) -> Result<List<ListedAgent>, OpError> {
         self.admit(caller, OperationKind::Read)?;
         limit(most)?;
         let agents = self.supervisor().known_agents().await?;
@@ -48,11 +22,8 @@ pub fn agents_of(config: &Config) -> serde_json::Value {
     serde_json::json!(List::whole(agents.collect()))
 }
 
-fn view(
-    NamedAgent { name, profile, availability }: NamedAgent,
-    told: Option<&intercom_types::Json>,
-) -> AgentView {
-    AgentView {
+fn view(NamedAgent { name, profile, availability }: NamedAgent, told: Option<&Json>) -> ListedAgent {
+    ListedAgent {
         command: if name == DEMO_AGENT { "(built in)".to_owned() } else { profile.command },
         name,
         description: profile.description,

@@ -3,13 +3,12 @@
 use std::borrow::Cow;
 
 use serde::{Deserialize, Serialize};
-use serde_json::Value;
 
 use crate::session::{CommandError, CommandRefusal};
 use crate::supervisor::StartRefusal;
 use intercom_store::StoreError;
 use intercom_types::text::short;
-use intercom_types::{Clearance, Question, SessionId, SessionRecord};
+use intercom_types::{ErrorAttachment, SessionRecord};
 
 /// Why an operation was not carried out, or not to its end.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
@@ -39,21 +38,6 @@ impl ErrorKind {
     pub fn is_fault(self) -> bool {
         matches!(self, Self::Internal | Self::Unavailable | Self::NoAnswer)
     }
-}
-
-/// The thing that an error is about.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
-#[serde(rename_all = "snake_case")]
-pub enum ErrorAttachment {
-    Clearance(Box<Clearance>),
-    Question(Box<Question>),
-    /// The rule that would be stored now.
-    Proposal(Value),
-    Session(SessionId),
-    /// The oldest event that is kept.
-    Oldest(u64),
-    /// The error of the agent itself.
-    AgentError(Value),
 }
 
 impl OpError {

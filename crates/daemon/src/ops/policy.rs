@@ -2,9 +2,7 @@
 
 use std::sync::Arc;
 
-use schemars::JsonSchema;
-use serde::{Deserialize, Serialize};
-use serde_json::{Value, json};
+use serde_json::json;
 
 use super::{Caller, OpError, OperationKind, Operations, audited, limit, require_one};
 use crate::config::{self, Config, ConfigError};
@@ -13,47 +11,12 @@ use intercom_policy::Rules;
 use intercom_store::StoreError;
 use intercom_types::action::action;
 use intercom_types::{
-    ConfigReload, Grant, Json as Raw, List, Outcome, RulesDifference, RulesTest, RulesTestResult, Time,
+    ConfigReload, Json as Raw, List, ListedGrant, Outcome, PolicySummary, RulesDifference, RulesTest,
+    RulesTestResult, Time,
 };
 
 /// Reads the configuration again.
 pub type ConfigReader = Arc<dyn Fn() -> Result<Config, ConfigError> + Send + Sync>;
-
-#[derive(Debug, Serialize, Deserialize, JsonSchema)]
-pub struct PolicyView {
-    pub loaded_at: String,
-    /// As they stand in the configuration, in order.
-    pub rules: Vec<Value>,
-    /// When each of them ends by `until` or `for`, in the same order; null for one without an end.
-    pub ends_at: Vec<Option<String>>,
-    pub grants: usize,
-}
-
-#[derive(Debug, Serialize, Deserialize, JsonSchema)]
-pub struct GrantView {
-    id: String,
-    rule: Value,
-    clearance: String,
-    created_by: String,
-    created_at: String,
-    expires_at: Option<String>,
-    revoked_at: Option<String>,
-    /// Whether it allows anything now.
-    valid: bool,
-}
-
-fn grant_view(grant: &Grant) -> GrantView {
-    GrantView {
-        id: grant.id.to_string(),
-        rule: serde_json::from_str(grant.rule.as_str()).unwrap_or(Value::Null),
-        clearance: grant.clearance.to_string(),
-        created_by: grant.created_by.clone(),
-        created_at: grant.created_at.to_string(),
-        expires_at: grant.expires_at.map(|at| at.to_string()),
-        revoked_at: grant.revoked_at.map(|at| at.to_string()),
-        valid: grant.is_valid(Time::now()),
-    }
-}
 
 /// Why what was in force stays in force.
 #[derive(Debug, thiserror::Error)]
@@ -66,14 +29,14 @@ enum ReloadError {
 
 impl Operations {
     /// The rules in force.
-    pub async fn policy(&self, caller: &Caller) -> Result<PolicyView, OpError> {
+    pub async fn policy(&self, caller: &Caller) -> Result<PolicySummary, OpError> {
         self.admit(caller, OperationKind::Read)?;
         let force = self.supervisor().in_force();
         let grants =
             self.store().grants().await?.into_iter().filter(|grant| grant.is_valid(Time::now())).count();
         let rules = force.config.rules.iter().map(|rule| json!(rule)).collect();
         let ends_at = force.rules().ends().map(|ends| ends.map(|at| at.to_string())).collect();
-        let policy = PolicyView { loaded_at: force.loaded_at.to_string(), rules, ends_at, grants };
+        let policy = PolicySummary { loaded_at: force.loaded_at, rules, ends_at, grants };
         self.shown(caller, policy).await
     }
 
@@ -103,11 +66,11 @@ impl Operations {
     }
 
     /// Everything that was allowed always, newest first, whatever the limit: there is never much.
-    pub async fn grants(&self, caller: &Caller, most: Option<usize>) -> Result<List<GrantView>, OpError> {
+    pub async fn grants(&self, caller: &Caller, most: Option<usize>) -> Result<List<ListedGrant>, OpError> {
         self.admit(caller, OperationKind::Read)?;
         limit(most)?;
         let grants = self.store().grants().await?;
-        self.shown(caller, List::whole(grants.iter().map(grant_view).collect())).await
+        self.shown(caller, List::whole(grants.into_iter().map(ListedGrant::from).collect())).await
     }
 
     pub async fn revoke_grant(&self, caller: &Caller, typed: &str) -> Result<(), OpError> {

@@ -3,14 +3,12 @@
 use serde::Serialize;
 use serde::de::DeserializeOwned;
 
-use super::{
-    AgentView, Caller, ClearanceQuery, OpError, Operations, PolicyView, PromptQuery, QuestionQuery,
-    SessionQuery,
-};
+use super::{Caller, ClearanceQuery, OpError, Operations, PromptQuery, QuestionQuery, SessionQuery};
 use intercom_redact::redact_json;
 use intercom_store::IdLookup;
 use intercom_types::{
-    Clearance, ClearanceExplanation, ClearanceStatus, List, Prompt, Question, QuestionStatus, Role, Session,
+    Clearance, ClearanceExplanation, ClearanceStatus, List, ListedAgent, PolicySummary, Prompt, Question,
+    QuestionStatus, Role, Session,
 };
 
 /// Lists hold this many items unless told otherwise.
@@ -93,11 +91,11 @@ impl ReadModel {
         items(self.ops.prompts(&self.caller, session, PromptQuery::default()).await)
     }
 
-    pub async fn agents(&self) -> Result<Vec<AgentView>, OpError> {
+    pub async fn agents(&self) -> Result<Vec<ListedAgent>, OpError> {
         Ok(self.ops.agents(&self.caller, None).await?.items)
     }
 
-    pub async fn policy(&self) -> Result<PolicyView, OpError> {
+    pub async fn policy(&self) -> Result<PolicySummary, OpError> {
         self.ops.policy(&self.caller).await
     }
 }
