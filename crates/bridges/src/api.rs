@@ -18,7 +18,6 @@ mod health;
 mod idempotency;
 mod routes;
 pub mod serve;
-mod tokens;
 mod view;
 mod web;
 
@@ -26,14 +25,13 @@ pub(crate) use access::KnownCaller;
 pub(crate) use error::ApiError;
 pub(super) use error::{no_such_method, no_such_path};
 pub(crate) use guard::own_address;
-pub use web::NoConsole;
 
 use super::health::HealthRegistry;
 use intercom_daemon::ops::{Operations, RequiredRole};
 use intercom_daemon::supervisor::Supervisor;
 use intercom_store::bus::Bell;
 use intercom_store::{Store, StoreError};
-use intercom_types::{Role, SessionId, Time};
+use intercom_types::{Role, SessionId};
 use tokio_util::sync::CancellationToken;
 
 /// State that every handler may use.
@@ -42,8 +40,6 @@ pub struct ApiBridge(Arc<ApiShared>);
 
 struct ApiShared {
     ops: Operations,
-    tokens: tokens::TokenRegistry,
-    web: web::ConsoleSessions,
     failures: guard::RefusedTokens,
     agents_refused: guard::NoticeLimiter<Option<SessionId>>,
     users_refused: guard::NoticeLimiter<Option<u32>>,
@@ -68,16 +64,12 @@ impl ApiBridge {
         token: Option<String>,
         closing: CancellationToken,
     ) -> Result<Self, StoreError> {
+        ops.load_access(token.as_deref()).await?;
         let supervisor = ops.supervisor().clone();
-        let tokens = tokens::TokenRegistry::load(supervisor.store().tokens().await?);
-        let tokens = tokens.with_given(token.as_deref(), Role::Admin);
-        let web = web::ConsoleSessions::load(supervisor.store().web_sessions().await?, &tokens);
         supervisor.inspect_surroundings().await;
         let lookups = access::OwnerLookups::start(supervisor);
         Ok(Self(Arc::new(ApiShared {
             ops,
-            tokens,
-            web,
             failures: guard::RefusedTokens::default(),
             agents_refused: guard::NoticeLimiter::default(),
             users_refused: guard::NoticeLimiter::default(),
@@ -121,10 +113,5 @@ impl ApiBridge {
             // Outermost: secrets are hidden from viewers before it.
             .layer(from_fn(super::compress::compress))
             .with_state(self)
-    }
-
-    /// Returns true if some token is valid, so that somebody could come in over the network.
-    pub fn has_tokens(&self) -> bool {
-        !self.0.tokens.is_empty(Time::now())
     }
 }

@@ -17,6 +17,8 @@ mod audit;
 mod backup;
 mod caller;
 mod clearances;
+mod console;
+mod console_sessions;
 mod error;
 mod health;
 mod once;
@@ -30,11 +32,13 @@ mod sessions;
 mod settings;
 mod stats;
 mod steering;
+mod tokens;
 
 pub use agents::agents_of;
 pub use audit::{AuditQuery, audited};
 pub use caller::{ACP_CLIENT, Caller};
 pub use clearances::{ClearanceQuery, DecisionResult};
+pub use console::{ConsoleAccess, NewConsoleSession, NoConsole, SignInCredential};
 pub use error::{ErrorKind, OpError};
 pub use health::DaemonCounts;
 pub use once::StoredAnswer;
@@ -61,6 +65,8 @@ struct OperationsInner {
     read_config: ConfigReader,
     keys: once::InFlightKeys,
     backup: backup::RunningBackup,
+    tokens: tokens::TokenRegistry,
+    console: console_sessions::ConsoleSessions,
     /// Requests with a key, which go on after their caller has hung up.
     tasks: TaskTracker,
 }
@@ -73,9 +79,16 @@ impl std::fmt::Debug for Operations {
 
 impl Operations {
     pub fn new(supervisor: Supervisor, bell: Bell, read_config: ConfigReader) -> Self {
-        let (keys, backup) = (once::InFlightKeys::default(), backup::RunningBackup::default());
-        let tasks = TaskTracker::new();
-        Self(Arc::new(OperationsInner { supervisor, bell, read_config, keys, backup, tasks }))
+        Self(Arc::new(OperationsInner {
+            supervisor,
+            bell,
+            read_config,
+            keys: once::InFlightKeys::default(),
+            backup: backup::RunningBackup::default(),
+            tokens: tokens::TokenRegistry::default(),
+            console: console_sessions::ConsoleSessions::default(),
+            tasks: TaskTracker::new(),
+        }))
     }
 
     pub fn supervisor(&self) -> &Supervisor {

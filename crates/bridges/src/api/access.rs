@@ -24,8 +24,7 @@ use serde_json::json;
 use super::ApiBridge;
 use super::error::ApiError;
 use super::guard;
-use super::web::CookieSession;
-use intercom_daemon::ops::{Caller, RequiredRole};
+use intercom_daemon::ops::{Caller, ConsoleAccess, RequiredRole};
 use intercom_daemon::supervisor::ProcessOwner;
 use intercom_redact::redact_json;
 use intercom_types::{AGENT_PREFIX, Json, Role, Time};
@@ -176,13 +175,13 @@ impl ApiBridge {
         guard::host_and_origin(headers, local, &self.supervisor().config().api.hosts)?;
         let via = format!("tcp {}", from.ip());
         let Some(sent) = headers.get(header::AUTHORIZATION) else {
-            let Some(CookieSession { session, gone, until }) = self.session_of_cookie(headers, local, tls)
+            let Some(ConsoleAccess { session, gone, until }) = self.access_by_cookie(headers, local, tls)
             else {
                 return Ok(None);
             };
             guard::refuse_foreign_page(method, headers)?;
             self.refuse_agents(from, local, recognition).await?;
-            self.note_web_use(&session, from).await;
+            self.ops().note_console_use(&session, from.ip()).await;
             let role = self.bounded(&session.name, session.role);
             let (name, web) = (session.name, Some(session.id));
             return Ok(Some(Caller {
@@ -196,12 +195,12 @@ impl ApiBridge {
             }));
         };
         let secret = sent.to_str().ok().and_then(|text| bearer(text)).map(str::trim);
-        let Some((token, gone)) = secret.and_then(|secret| self.0.tokens.find(secret, Time::now())) else {
+        let Some((token, gone)) = secret.and_then(|secret| self.ops().find_token(secret)) else {
             return Err(self.refuse_token(from).await);
         };
         self.refuse_agents(from, local, recognition).await?;
         let role = self.bounded(&token.name, token.role);
-        self.note_use(&token, from).await;
+        self.ops().note_token_use(&token, from.ip()).await;
         let until = token.expires_at;
         Ok(Some(Caller { name: token.name, role, via, local: false, revoked: gone, until, web: None }))
     }

@@ -38,10 +38,6 @@ impl ApiError {
         OpError::unprocessable(code, message).into()
     }
 
-    pub(super) fn conflict(code: &'static str, message: impl Into<String>) -> Self {
-        OpError::conflict(code, message).into()
-    }
-
     pub(super) fn is_too_many(&self) -> bool {
         self.status == StatusCode::TOO_MANY_REQUESTS
     }

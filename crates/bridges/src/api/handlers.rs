@@ -17,7 +17,7 @@ use intercom_daemon::ops::{
 use intercom_types::{
     AgentChange, BackupRequest, Decision, FailureSeen, InterruptRequest, LadderChange, NewPrompt, NewSession,
     NudgeRequest, PresetChange, PromptChange, QuestionAnswer, RulesTest, SettingChange, SnoozeRequest,
-    StopMode,
+    StopMode, TokenRequest,
 };
 
 /// The `{id}` of a path, as somebody typed it.
@@ -82,6 +82,9 @@ handlers! {
     grants(StrictQuery(query) => StrictQuery<ShortList>) = grants(query.limit) => ok;
     revoke_grant(Path(id) => Id) = revoke_grant(&id) => nothing;
     stats(StrictQuery(query) => StrictQuery<StatsQuery>) = stats(query) => ok;
+    tokens(StrictQuery(query) => StrictQuery<ShortList>) = tokens(query.limit) => ok;
+    create_token(JsonBody(body) => JsonBody<TokenRequest>) = create_token(body) => created;
+    revoke_token(Path(id) => Id) = revoke_token(&id) => nothing;
     audit(StrictQuery(query) => StrictQuery<AuditQuery>) = audit(query) => ok;
     verify_audit(StrictQuery(NoFields {}) => StrictQuery<NoFields>) = verify_audit() => ok;
     reload(JsonBody(NoFields {}) => JsonBody<NoFields>) = reload() => ok;

@@ -14,7 +14,7 @@ use serde_json::{Map, Value, json};
 
 use super::access::require;
 use super::extract::ShortList;
-use super::{ApiBridge, events, handlers, health, idempotency, tokens, web};
+use super::{ApiBridge, events, handlers, health, idempotency, web};
 use intercom_daemon::ops::{
     AuditQuery, ClearanceQuery, OperationKind, PromptQuery, QuestionQuery, RequiredRole, SessionQuery,
     StatsQuery,
@@ -164,13 +164,13 @@ pub(super) fn endpoints() -> Vec<Endpoint> {
         Endpoint::new(of(&get), "/grants", Read, "What was allowed always, newest first", handlers::grants).query::<ShortList>().answers::<List<ListedGrant>>(200),
         Endpoint::new(of(&delete), "/grants/{id}", RevokeGrant, "Revokes a grant", handlers::revoke_grant).answers_nothing(204),
         Endpoint::new(of(&post), "/reload", Reload, "Reads the configuration again", handlers::reload).answers::<ConfigReload>(200),
-        Endpoint::new(of(&get), "/tokens", ManageTokens, "Tokens, newest first", tokens::list).query::<ShortList>().answers::<List<ListedToken>>(200),
-        Endpoint::new(of(&post), "/tokens", ManageTokens, "Makes a token; its secret is shown once", tokens::create).body::<TokenRequest>().answers::<CreatedToken>(201),
-        Endpoint::new(of(&delete), "/tokens/{id}", ManageTokens, "Revokes a token, at once", tokens::revoke).answers_nothing(204),
-        Endpoint::new(of(&post), "/web/codes", Viewer, "A link that signs the caller in to the console, once", web::code).answers::<ConsoleCode>(201),
+        Endpoint::new(of(&get), "/tokens", ManageTokens, "Tokens, newest first", handlers::tokens).query::<ShortList>().answers::<List<ListedToken>>(200),
+        Endpoint::new(of(&post), "/tokens", ManageTokens, "Makes a token; its secret is shown once", handlers::create_token).body::<TokenRequest>().answers::<CreatedToken>(201),
+        Endpoint::new(of(&delete), "/tokens/{id}", ManageTokens, "Revokes a token, at once", handlers::revoke_token).answers_nothing(204),
+        Endpoint::new(of(&post), "/web/codes", Read, "A link that signs the caller in to the console, once", web::code).answers::<ConsoleCode>(201),
         Endpoint::new(of(&post), "/web/sessions", Nothing, "Signs in to the console with a code or a token: sets a cookie", web::sign_in).body::<SignIn>().answers::<ListedWebSession>(201),
-        Endpoint::new(of(&get), "/web/sessions", Viewer, "Who is signed in to the console: one's own, for admins all", web::list).query::<ShortList>().answers::<List<ListedWebSession>>(200),
-        Endpoint::new(of(&delete), "/web/sessions/{id}", Viewer, "Signs out; `current` is the one that asks", web::sign_out).answers_nothing(204),
+        Endpoint::new(of(&get), "/web/sessions", Read, "Who is signed in to the console: one's own, for admins all", web::list).query::<ShortList>().answers::<List<ListedWebSession>>(200),
+        Endpoint::new(of(&delete), "/web/sessions/{id}", Read, "Signs out; `current` is the one that asks", web::sign_out).answers_nothing(204),
         Endpoint::new(of(&get), "/audit", ReadAudit, "The audit, oldest first, or newest first `before` a row", handlers::audit).query::<AuditQuery>().answers::<AuditPage>(200),
         Endpoint::new(of(&get), "/audit/verify", ReadAudit, "Looks at every row of the audit and every link between them", handlers::verify_audit).answers::<AuditVerdict>(200),
     ]
