@@ -18,7 +18,6 @@ mod health;
 mod idempotency;
 mod routes;
 pub mod serve;
-mod view;
 mod web;
 
 pub(crate) use access::KnownCaller;
@@ -29,8 +28,7 @@ pub(crate) use guard::own_address;
 use super::health::HealthRegistry;
 use intercom_daemon::ops::{Operations, RequiredRole};
 use intercom_daemon::supervisor::Supervisor;
-use intercom_store::bus::Bell;
-use intercom_store::{Store, StoreError};
+use intercom_store::StoreError;
 use intercom_types::{Role, SessionId};
 use tokio_util::sync::CancellationToken;
 
@@ -85,14 +83,6 @@ impl ApiBridge {
 
     fn supervisor(&self) -> &Supervisor {
         self.ops().supervisor()
-    }
-
-    fn store(&self) -> &Store {
-        self.ops().store()
-    }
-
-    fn bell(&self) -> &Bell {
-        self.ops().bell()
     }
 
     /// Everything, as one service. Its connections carry a [`serve::Peer`]; `others` is behind the same door, and sees a

@@ -86,7 +86,7 @@ impl SlackBridge {
                 return;
             }
         };
-        let (store, bell) = (self.ops.store().clone(), self.ops.bell().clone());
+        let (store, log) = (self.ops.store().clone(), self.ops.log());
         let (link, access) = (ConnectionHealth::new(&self.conditions), SlackAccess::new(self.ops));
         let (outgoing, incoming) = (Arc::new(Notify::new()), Arc::new(Notify::new()));
         let tasks = TaskTracker::new();
@@ -109,7 +109,7 @@ impl SlackBridge {
         let teller = CardPublisher {
             access: access.clone(),
             store: store.clone(),
-            bell,
+            log,
             outbox: Arc::clone(&outgoing),
             homes: Arc::default(),
         };

@@ -1,31 +1,8 @@
 //! Offers to a client: our capabilities, and the settings of a session. Pure.
 
-use serde::Deserialize;
 use serde_json::{Map, Value, json};
 
 use intercom_types::{Controls, ListedAgent, Session};
-
-/// A profile.
-#[derive(Debug, Clone, Deserialize)]
-pub(super) struct OfferedProfile {
-    pub(super) name: String,
-    pub(super) protocol: String,
-    #[serde(default)]
-    pub(super) description: Option<String>,
-    #[serde(default)]
-    pub(super) availability: Option<String>,
-    /// The answers of one of its agents when it was ready, `{initialize, session}`.
-    #[serde(default)]
-    pub(super) known: Option<Value>,
-}
-
-impl From<ListedAgent> for OfferedProfile {
-    fn from(agent: ListedAgent) -> Self {
-        let ListedAgent { name, description, protocol, availability, known, .. } = agent;
-        let known = known.map(|known| json!(known));
-        Self { name, protocol, description, availability: Some(availability), known }
-    }
-}
 
 /// Our own options stand beside those of the agent.
 pub(super) const AGENT: &str = "intercom.agent";
@@ -66,11 +43,7 @@ pub(super) fn initialized(known: Option<&Value>) -> Value {
 }
 
 /// Returns the settings of a session: those of its agent, with their current values, and ours.
-pub(super) fn opened(
-    seen: &Session,
-    told: Option<&Value>,
-    profiles: &[OfferedProfile],
-) -> Map<String, Value> {
+pub(super) fn opened(seen: &Session, told: Option<&Value>, profiles: &[ListedAgent]) -> Map<String, Value> {
     let mut opened = told.and_then(Value::as_object).cloned().unwrap_or_default();
     opened.remove("sessionId");
     if let Some(modes) = modes(seen, told) {
@@ -122,7 +95,7 @@ fn agents_options(seen: &Session, told: Option<&Value>) -> Vec<Value> {
 }
 
 /// All of the options, the agent's and ours.
-pub(super) fn options(seen: &Session, told: Option<&Value>, profiles: &[OfferedProfile]) -> Value {
+pub(super) fn options(seen: &Session, told: Option<&Value>, profiles: &[ListedAgent]) -> Value {
     let mut options = agents_options(seen, told);
     options.extend(intercom_options(seen, profiles));
     Value::Array(options)
@@ -133,16 +106,16 @@ fn preset(seen: &Session) -> &str {
 }
 
 /// The agent can be another one until it has begun.
-fn intercom_options(seen: &Session, profiles: &[OfferedProfile]) -> Vec<Value> {
+fn intercom_options(seen: &Session, profiles: &[ListedAgent]) -> Vec<Value> {
     let presets = PRESETS.map(|(id, name, about)| json!({ "value": id, "name": name, "description": about }));
     let policy = json!({
         "id": POLICY, "name": "Policy", "description": "What intercom denies without asking anybody",
         "category": CATEGORY, "type": "select", "currentValue": preset(seen), "options": presets,
     });
     let Some(agent) = &seen.agent else { return vec![policy] };
-    let offered = profiles.iter().filter(|profile| {
-        profile.name == *agent || (seen.deferred && profile.availability.as_deref() != Some("missing"))
-    });
+    let offered = profiles
+        .iter()
+        .filter(|profile| profile.name == *agent || (seen.deferred && profile.availability != "missing"));
     let mut offered: Vec<Value> = offered
         .map(|profile| {
             json!({

@@ -23,9 +23,8 @@ use super::prompts::{PromptReply, PromptTracker, cancelled};
 use super::queue::{ConnectionClosed, MessageMeta};
 use super::refusal::RpcRefusal;
 use super::update_encoder::{self, ControlKind, UpdateEncoder};
-use crate::viewer_log::{ViewerLog, redacted};
+use intercom_daemon::ops::{LogReader, ViewerLog, redacted};
 use intercom_store::bus::BellListener;
-use intercom_store::{IdLookup, Store};
 use intercom_types::event::{AgentSetting, PromptSending};
 use intercom_types::{Event, EventKind, Json, LoggedEvent, RequestId, Role, SessionId, Time};
 use intercom_wire::acp::{client_messages, method, send};
@@ -153,12 +152,12 @@ impl SessionFeed {
 
     async fn tell_all(&mut self, opening: FeedOpening) -> Result<(), ConnectionClosed> {
         self.open(opening).await?;
-        let store = self.client.acp().0.ops.supervisor().store().clone();
+        let log = self.client.log();
         let outbox = self.client.outbox().clone();
         loop {
             let size = self.out.front().map(|(text, _)| text.len());
             let looks = size.is_none() && !self.prompts.is_empty();
-            let news = next(&store, self.session, self.after, &mut self.ear, &mut self.caught_up);
+            let news = next(&log, self.session, self.after, &mut self.ear, &mut self.caught_up);
             tokio::select! {
                 biased;
                 order = self.orders.recv() => match order {
@@ -193,8 +192,7 @@ impl SessionFeed {
     async fn look(&mut self) {
         let id = self.session.to_string();
         // Not by the API, which would look at its processes as well, every time.
-        let found = self.client.acp().0.ops.supervisor().store().session(id.clone()).await;
-        if matches!(found, Ok(IdLookup::None)) {
+        if matches!(self.client.log().session(self.session).await, Ok(None)) {
             let left = self.prompts.all(&Err(RpcRefusal::no_session(&id)), Time::now());
             self.answer(left);
         }
@@ -239,11 +237,11 @@ impl SessionFeed {
 
     /// Replays the agent's messages and prompts up to `up_to`. Nothing is asked, and nothing is answered.
     async fn replay(&mut self, up_to: u64) -> Result<(), ConnectionClosed> {
-        let (store, mut after) = (self.client.acp().0.ops.supervisor().store().clone(), 0);
+        let (reader, mut after) = (self.client.log(), 0);
         let mut voice = UpdateEncoder::new(self.session.to_string(), self.hosted);
         let mut log = ViewerLog::default();
         loop {
-            let batch = read(&store, self.session, after).await;
+            let batch = read(&reader, self.session, after).await;
             let Some(last) = batch.last().map(|event| event.seq).filter(|_| after < up_to) else {
                 // What is held is told with the news.
                 self.viewer = log;
@@ -292,14 +290,14 @@ impl SessionFeed {
         if seen.pending.clearances == 0 && seen.pending.questions == 0 {
             return;
         }
-        let store = self.client.acp().0.ops.supervisor().store().clone();
+        let log = self.client.log();
         let mut open = Vec::new();
         let (reads, session) = (self.client.reads(), Some(&*self.session));
         let clearances = reads.pending_clearances(session).await.unwrap_or_default();
         let questions = reads.pending_questions(session).await.unwrap_or_default();
         open.extend(clearances.iter().map(|clearance| clearance.id.to_string()));
         open.extend(questions.iter().map(|question| question.id.to_string()));
-        for event in store.events_of(self.session, KINDS, self.after, MANY).await.unwrap_or_default() {
+        for event in log.events_of(self.session, KINDS, self.after, MANY).await.unwrap_or_default() {
             let event = self.fit(event);
             if let Some(ask) = self.asks_for(&event.event()).filter(|ask| open.contains(&ask.id)) {
                 self.open_requests.push(ask);
@@ -322,10 +320,10 @@ impl SessionFeed {
         if !self.is_viewer() {
             return vec![event];
         }
-        let store = self.client.acp().0.ops.supervisor().store().clone();
+        let reader = self.client.log();
         loop {
             let mut out = Vec::new();
-            match log.push(&store, event.clone(), &mut out).await {
+            match log.push(&reader, event.clone(), &mut out).await {
                 Ok(()) => return out,
                 Err(error) => {
                     tracing::warn!(%error, "an ACP client's log cannot be read; it is tried again");
@@ -463,9 +461,9 @@ impl SessionFeed {
     /// The content of the prompt that leaves the queue.
     async fn content_of(&self, sending: &PromptSending) -> Option<Json> {
         let id = sending.prompt;
-        let store = self.client.acp().0.ops.supervisor().store();
-        let Ok(IdLookup::One(prompt)) = store.prompt(id.to_string()).await else { return None };
-        let content = store.content(id).await.ok().flatten();
+        let log = self.client.log();
+        let Ok(Some(prompt)) = log.prompt(id).await else { return None };
+        let content = log.prompt_content(id).await.ok().flatten();
         let words = || Json::of(&json!([{ "type": "text", "text": prompt.text }]));
         Some(content.map_or_else(words, |content| content.as_json().clone()))
     }
@@ -473,8 +471,8 @@ impl SessionFeed {
     /// The turn that runs by now, for whoever joins in the middle of it.
     async fn find_turn(&mut self) {
         const KINDS: &[EventKind] = &[EventKind::TurnStarted, EventKind::TurnEnded, EventKind::PromptSending];
-        let store = self.client.acp().0.ops.supervisor().store().clone();
-        for event in store.events_of(self.session, KINDS, self.after, FEW).await.unwrap_or_default() {
+        let log = self.client.log();
+        for event in log.events_of(self.session, KINDS, self.after, FEW).await.unwrap_or_default() {
             self.encoder.encode_logged(&event);
             if let Event::PromptSending(sending) = event.event()
                 && let Some(content) = self.content_of(&sending).await
@@ -504,10 +502,10 @@ impl SessionFeed {
     /// Sends the remaining news; requests without an answer by then never get one from this client's session.
     async fn finish(&mut self, answer: Option<OutgoingLine>) -> Result<(), ConnectionClosed> {
         self.empty_queue().await;
-        let store = self.client.acp().0.ops.supervisor().store().clone();
+        let log = self.client.log();
         loop {
             self.flush().await?;
-            let events = read(&store, self.session, self.after).await;
+            let events = read(&log, self.session, self.after).await;
             if events.is_empty() {
                 break;
             }
@@ -562,7 +560,7 @@ async fn until(at: Option<Time>) {
 /// Returns the events after `after`; waits for a ring first if there were none the last time. It may be
 /// dropped at any point: a ring that was heard is remembered.
 async fn next(
-    store: &Store,
+    log: &LogReader,
     session: SessionId,
     after: u64,
     ear: &mut BellListener,
@@ -572,13 +570,13 @@ async fn next(
         return std::future::pending().await; // the daemon ends
     }
     *wait = false;
-    read(store, session, after).await
+    read(log, session, after).await
 }
 
 /// Tries until it can be read: it may work again in a moment, and a client should not have to know.
-async fn read(store: &Store, session: SessionId, after: u64) -> Vec<LoggedEvent> {
+async fn read(log: &LogReader, session: SessionId, after: u64) -> Vec<LoggedEvent> {
     loop {
-        match store.events(Some(after), Some(session), BATCH).await {
+        match log.events(Some(after), Some(session), BATCH).await {
             Ok(events) => return events.unwrap_or_default(),
             Err(error) => {
                 tracing::warn!(%error, after, "an ACP client's log cannot be read; it is tried again");

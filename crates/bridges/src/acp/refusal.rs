@@ -89,7 +89,7 @@ impl From<OpError> for RpcRefusal {
             ErrorKind::Unprocessable if error.code == "spawn_failed" => INTERNAL_ERROR,
             ErrorKind::Invalid | ErrorKind::Unprocessable => INVALID_PARAMS,
             ErrorKind::Forbidden => FORBIDDEN,
-            ErrorKind::NotFound => RESOURCE_NOT_FOUND,
+            ErrorKind::NotFound | ErrorKind::Removed => RESOURCE_NOT_FOUND,
             ErrorKind::Conflict => INVALID_REQUEST,
             ErrorKind::TooMany | ErrorKind::Internal | ErrorKind::Unavailable | ErrorKind::NoAnswer => {
                 INTERNAL_ERROR

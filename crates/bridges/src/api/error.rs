@@ -47,11 +47,6 @@ impl ApiError {
         &self.code
     }
 
-    pub(super) fn with(mut self, attached: ErrorAttachment) -> Self {
-        self.attached = Some(Box::new(attached));
-        self
-    }
-
     pub(crate) fn hint(mut self, hint: impl Into<String>) -> Self {
         self.hint = Some(hint.into());
         self
@@ -74,6 +69,7 @@ impl From<OpError> for ApiError {
             ErrorKind::Forbidden => StatusCode::FORBIDDEN,
             ErrorKind::NotFound => StatusCode::NOT_FOUND,
             ErrorKind::Conflict => StatusCode::CONFLICT,
+            ErrorKind::Removed => StatusCode::GONE,
             ErrorKind::Unprocessable => StatusCode::UNPROCESSABLE_ENTITY,
             ErrorKind::TooMany => StatusCode::TOO_MANY_REQUESTS,
             ErrorKind::Internal => StatusCode::INTERNAL_SERVER_ERROR,

@@ -16,8 +16,8 @@ use super::access::require;
 use super::extract::ShortList;
 use super::{ApiBridge, events, handlers, health, idempotency, web};
 use intercom_daemon::ops::{
-    AuditQuery, ClearanceQuery, OperationKind, PromptQuery, QuestionQuery, RequiredRole, SessionQuery,
-    StatsQuery,
+    AuditQuery, ClearanceQuery, EventsQuery, OperationKind, PromptQuery, QuestionQuery, RequiredRole,
+    SessionQuery, StatsQuery,
 };
 use intercom_types::{
     AgentChange, AuditPage, AuditVerdict, BackupRequest, BackupResult, BackupState, Clearance,
@@ -118,7 +118,6 @@ pub(super) fn endpoints() -> Vec<Endpoint> {
         StartSession, StopSession, TakeBackPrompt, TestRules,
     };
     use RequiredRole::Nothing;
-    use Role::Viewer;
     let get = Method::GET;
     let post = Method::POST;
     let delete = Method::DELETE;
@@ -155,8 +154,8 @@ pub(super) fn endpoints() -> Vec<Endpoint> {
         Endpoint::new(of(&get), "/questions", Read, "Questions, newest first", handlers::questions).query::<QuestionQuery>().answers::<List<Question>>(200),
         Endpoint::new(of(&get), "/questions/{id}", Read, "One question", handlers::question).answers::<Question>(200),
         Endpoint::new(of(&post), "/questions/{id}/answer", Answer, "Answers it, once", handlers::answer).body::<QuestionAnswer>().answers::<Question>(200),
-        Endpoint::new(of(&get), "/events", Viewer, "The log: a stream, or with `Accept: application/json` a page", events::events).query::<events::EventsQuery>().answers::<EventPage>(200).streams(),
-        Endpoint::new(of(&get), "/sessions/{id}/log", Viewer, "All of a session's log as a file, one event per line", events::download).answers_file(200),
+        Endpoint::new(of(&get), "/events", Read, "The log: a stream, or with `Accept: application/json` a page", events::events).query::<EventsQuery>().answers::<EventPage>(200).streams(),
+        Endpoint::new(of(&get), "/sessions/{id}/log", Read, "All of a session's log as a file, one event per line", events::download).answers_file(200),
         Endpoint::new(of(&get), "/figures", Read, "How long decisions take, how long agents wait for them, and how much is said", handlers::stats).query::<StatsQuery>().answers::<DecisionStats>(200),
         Endpoint::new(of(&get), "/clearances/{id}/explanation", Read, "What each rule makes of it, and the rule that allowing it always would add", handlers::explanation).answers::<ClearanceExplanation>(200),
         Endpoint::new(of(&get), "/policy", Read, "The rules in force", handlers::policy).answers::<PolicySummary>(200),

@@ -19,8 +19,7 @@ mod turn_summary;
 
 use self::turn_summary::{StreamedText, TurnSummary};
 use super::access::SlackAccess;
-use crate::viewer_log::ViewerLog;
-use intercom_store::bus::Bell;
+use intercom_daemon::ops::{LogReader, ViewerLog};
 use intercom_store::{DesiredMessage, LogCutoff, Store, StoreError, UpsertRule};
 use intercom_types::event::{SessionEnded, SessionParked};
 use intercom_types::{ClearanceId, Event, LoggedEvent, QuestionId, SessionId};
@@ -39,7 +38,7 @@ const BREATHER: Duration = Duration::from_secs(1);
 pub(super) struct CardPublisher {
     pub(super) access: SlackAccess,
     pub(super) store: Store,
-    pub(super) bell: Bell,
+    pub(super) log: LogReader,
     /// Rung when something is wanted.
     pub(super) outbox: Arc<Notify>,
     /// Rung when homes may be out of date.
@@ -127,7 +126,7 @@ impl CardPublisher {
     }
 
     async fn follow_log(&self) {
-        let mut ear = self.bell.listen();
+        let mut ear = self.log.listen();
         let (mut mind, mut log) = (PublisherState::default(), ViewerLog::default());
         let mut seq = loop {
             let newest = ear.newest();
@@ -139,7 +138,7 @@ impl CardPublisher {
         };
         loop {
             ear.newest();
-            match self.store.events(Some(seq), None, BATCH).await {
+            match self.log.events(Some(seq), None, BATCH).await {
                 Ok(Ok(events)) if events.is_empty() => {
                     self.run_periodic(&mut mind).await;
                     let rest = tokio::time::sleep(mind.until_periodic());
@@ -187,7 +186,7 @@ impl CardPublisher {
     async fn as_viewer(&self, log: &mut ViewerLog, events: Vec<LoggedEvent>) -> Vec<LoggedEvent> {
         let mut out = Vec::with_capacity(events.len());
         for event in events {
-            while let Err(error) = log.push(&self.store, event.clone(), &mut out).await {
+            while let Err(error) = log.push(&self.log, event.clone(), &mut out).await {
                 tracing::warn!(%error, "the log cannot be read for Slack");
                 tokio::time::sleep(BREATHER).await;
             }

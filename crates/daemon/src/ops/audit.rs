@@ -21,7 +21,7 @@ pub struct AuditQuery {
     pub limit: Option<usize>,
 }
 
-pub fn audited(action: &str, by: &str, session: Option<SessionId>, data: Json) -> NewAuditRow {
+pub(super) fn audited(action: &str, by: &str, session: Option<SessionId>, data: Json) -> NewAuditRow {
     NewAuditRow { at: Time::now(), action: action.to_owned(), by: by.to_owned(), session, data }
 }
 

@@ -26,6 +26,8 @@ pub enum ErrorKind {
     Forbidden,
     NotFound,
     Conflict,
+    /// It was there, and is not any more.
+    Removed,
     Unprocessable,
     TooMany,
     Internal,

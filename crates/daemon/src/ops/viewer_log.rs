@@ -11,8 +11,9 @@ use std::collections::{BTreeSet, HashMap, VecDeque};
 use serde::Deserialize;
 use serde_json::value::RawValue;
 
+use super::LogReader;
 use intercom_redact::{PieceRedactor, redact_json};
-use intercom_store::{Store, StoreError};
+use intercom_store::StoreError;
 use intercom_types::fold::{FoldEffect, fold};
 use intercom_types::{EventKind, Json, LoggedEvent, SessionId};
 
@@ -48,7 +49,7 @@ struct StreamedMessage {
 
 /// The log of any number of sessions, event by event.
 #[derive(Debug, Default)]
-pub(crate) struct ViewerLog {
+pub struct ViewerLog {
     messages: HashMap<SessionId, StreamedMessage>,
     /// The seqs of held events.
     held: BTreeSet<u64>,
@@ -57,9 +58,9 @@ pub(crate) struct ViewerLog {
 impl ViewerLog {
     /// Takes the next event of a session; what may be shown by now goes to `out`. A session that is new to this log may be in
     /// the middle of a message: its beginning is looked up.
-    pub(crate) async fn push(
+    pub async fn push(
         &mut self,
-        store: &Store,
+        log: &LogReader,
         event: LoggedEvent,
         out: &mut Vec<LoggedEvent>,
     ) -> Result<(), StoreError> {
@@ -67,7 +68,7 @@ impl ViewerLog {
         if let StreamedPart::Piece { kind, id, .. } = &part
             && !self.messages.contains_key(&event.session)
         {
-            let earlier = beginning(store, &event, kind, id.as_deref()).await?;
+            let earlier = beginning(log, &event, kind, id.as_deref()).await?;
             if self.messages.len() >= MAX_KNOWN {
                 self.messages.retain(|_, message| !message.held.is_empty());
             }
@@ -121,7 +122,7 @@ impl ViewerLog {
 
     /// Returns the position at which a reader resumes that has received everything up to `seq` except held
     /// events.
-    pub(crate) fn resume_point(&self, seq: u64) -> u64 {
+    pub fn resume_point(&self, seq: u64) -> u64 {
         self.held.first().map_or(seq, |first| seq.min(first.saturating_sub(1)))
     }
 
@@ -130,7 +131,7 @@ impl ViewerLog {
     }
 
     /// Shows what is held as far as that may be shown, and forgets the rest.
-    pub(crate) fn release_all(&mut self, out: &mut Vec<LoggedEvent>) {
+    pub fn release_all(&mut self, out: &mut Vec<LoggedEvent>) {
         for message in self.messages.values_mut() {
             let texts = message.pieces.release_unsettled();
             message.release(texts, out);
@@ -141,25 +142,25 @@ impl ViewerLog {
 
     /// A page of the log. What is held at its end, because the rest of its message is not there yet, is left out: a reader
     /// that goes on behind the page finds it later.
-    pub(crate) async fn page(
-        store: &Store,
+    pub(super) async fn page(
+        reader: &LogReader,
         session: Option<SessionId>,
         events: Vec<LoggedEvent>,
     ) -> Result<Vec<LoggedEvent>, StoreError> {
         let Some(last) = events.last().map(|event| event.seq) else { return Ok(events) };
         let (mut log, mut out, mut after) = (Self::default(), Vec::new(), last);
         for event in events {
-            log.push(store, event, &mut out).await?;
+            log.push(reader, event, &mut out).await?;
         }
         for _ in 0..MAX_AROUND / BATCH {
             if !log.is_held() || log.held.first().is_some_and(|first| *first > last) {
                 break;
             }
-            let more = store.events(Some(after), session, BATCH).await?.unwrap_or_default();
+            let more = reader.events(Some(after), session, BATCH).await?.unwrap_or_default();
             let Some(newest) = more.last().map(|event| event.seq) else { break };
             for event in more {
                 if log.messages.contains_key(&event.session) {
-                    log.push(store, event, &mut out).await?;
+                    log.push(reader, event, &mut out).await?;
                 }
             }
             after = newest;
@@ -197,7 +198,7 @@ impl StreamedMessage {
 
 /// The texts of a message before this event, oldest first.
 async fn beginning(
-    store: &Store,
+    log: &LogReader,
     event: &LoggedEvent,
     kind: &str,
     id: Option<&str>,
@@ -206,7 +207,7 @@ async fn beginning(
     // Pieces without an id belong to the message before them.
     let (mut id, mut own) = (id.map(str::to_owned), 0);
     for _ in 0..MAX_AROUND / BATCH {
-        let earlier = store.events_before(before, event.session, BATCH).await?;
+        let earlier = log.events_before(before, event.session, BATCH).await?;
         let Some(first) = earlier.first().map(|event| event.seq) else { break };
         for event in earlier.iter().rev() {
             match part(event) {
@@ -290,7 +291,7 @@ fn text_of(content: &RawValue) -> Option<&RawValue> {
 }
 
 /// An event that stands for itself.
-pub(crate) fn redacted(mut event: LoggedEvent) -> LoggedEvent {
+pub fn redacted(mut event: LoggedEvent) -> LoggedEvent {
     if let Cow::Owned(without) = redact_json(event.data.as_str()).text {
         event.data = Json::trusted(without);
     }
