@@ -147,7 +147,7 @@ async fn run(options: ServeOptions) -> anyhow::Result<()> {
     tracing::info!(socket = %paths.socket.display(), pid = std::process::id(), "intercom is ready");
 
     match missing {
-        None => greet(&ops, &api),
+        None => greet(&ops),
         Some(missing) => say(&format!("\nThere is no console: {missing}\n")),
     }
     let guide = if demo { Some(demo::start(&supervisor, &bell, &paths.socket).await?) } else { None };
@@ -254,9 +254,9 @@ fn recovered_sessions(
 
 /// Where the console is; on a terminal with a way in. A link that signs somebody in is for the person who sits there, and is never
 /// written into a file, a pipe or the journal, which others may read: there, `intercom open` makes one.
-fn greet(ops: &Operations, api: &ApiBridge) {
+fn greet(ops: &Operations) {
     let Some(url) = ops.console_url() else { return };
-    let link = std::io::stderr().is_terminal().then(|| api.first_link()).flatten();
+    let link = std::io::stderr().is_terminal().then(|| ops.first_link()).flatten();
     match link {
         // On a line of its own: it fits 80 columns, and a double click takes all of it.
         Some(link) => say(&format!(

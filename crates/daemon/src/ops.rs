@@ -105,6 +105,7 @@ impl Operations {
         &self.0.bell
     }
 
+    /// For the tables of the bridges' own; everything else is read through the read model.
     pub fn store(&self) -> &Store {
         self.0.supervisor.store()
     }

@@ -46,6 +46,7 @@ impl std::fmt::Display for Role {
 
 /// A way in over the network. Its secret is known to its owner only.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+// Comments that are not for users of the API are kept out of its description, here and in the other bodies.
 #[schemars(description = "")]
 pub struct Token {
     #[schemars(with = "String")]

@@ -9,7 +9,7 @@
 //! A process below one of our shims is an agent, whoever it runs as and whatever token it holds: it may do nothing here.
 
 use std::net::SocketAddr;
-use std::sync::{Arc, OnceLock};
+use std::sync::Arc;
 
 use axum::body::Body;
 use axum::extract::connect_info::ConnectInfo;
@@ -18,7 +18,6 @@ use axum::http::request::Parts;
 use axum::http::{HeaderMap, Method, StatusCode, header};
 use axum::middleware::Next;
 use axum::response::{IntoResponse, Response};
-use nix::unistd::{Uid, User};
 use serde_json::json;
 
 use super::ApiBridge;
@@ -145,22 +144,13 @@ impl ApiBridge {
 
     /// The name and role of a user on the unix socket.
     fn user_of_socket(&self, uid: Option<u32>) -> Result<(String, Role), ApiError> {
-        let config = self.supervisor().config();
-        let operator = config.operators.iter().find(|operator| operator.uid.is_some() && operator.uid == uid);
-        match (operator, uid) {
-            (Some(operator), _) => Ok((operator.name.clone(), operator.role())),
-            (None, Some(uid)) if uid == Uid::effective().as_raw() => Ok((own_name(), Role::Admin)),
-            _ => {
-                if self.0.users_refused.is_news(uid, Time::now()) {
-                    tracing::warn!(
-                        uid,
-                        "a stranger was refused; further ones within a minute are not logged"
-                    );
-                }
-                let message = "only the daemon's own user and configured operators may use this socket";
-                Err(ApiError::new(StatusCode::FORBIDDEN, "forbidden", message))
+        uid.and_then(|uid| self.ops().local_user(uid)).ok_or_else(|| {
+            if self.0.users_refused.is_news(uid, Time::now()) {
+                tracing::warn!(uid, "a stranger was refused; further ones within a minute are not logged");
             }
-        }
+            let message = "only the daemon's own user and configured operators may use this socket";
+            ApiError::new(StatusCode::FORBIDDEN, "forbidden", message)
+        })
     }
 
     async fn remote(
@@ -182,7 +172,7 @@ impl ApiBridge {
             guard::refuse_foreign_page(method, headers)?;
             self.refuse_agents(from, local, recognition).await?;
             self.ops().note_console_use(&session, from.ip()).await;
-            let role = self.bounded(&session.name, session.role);
+            let role = self.ops().bounded_role(&session.name, session.role);
             let (name, web) = (session.name, Some(session.id));
             return Ok(Some(Caller {
                 name,
@@ -199,26 +189,10 @@ impl ApiBridge {
             return Err(self.refuse_token(from).await);
         };
         self.refuse_agents(from, local, recognition).await?;
-        let role = self.bounded(&token.name, token.role);
+        let role = self.ops().bounded_role(&token.name, token.role);
         self.ops().note_token_use(&token, from.ip()).await;
         let until = token.expires_at;
         Ok(Some(Caller { name: token.name, role, via, local: false, revoked: gone, until, web: None }))
-    }
-
-    /// A person's role is the most that any of their tokens or sessions gives.
-    fn bounded(&self, name: &str, role: Role) -> Role {
-        let config = self.supervisor().config();
-        let known = config.operators.iter().find(|operator| operator.name == name);
-        known.map_or(role, |operator| role.min(operator.role()))
-    }
-
-    /// The daemon's own user, as the socket knows them.
-    pub(super) fn owner(&self) -> (String, Role) {
-        let uid = Uid::effective().as_raw();
-        let config = self.supervisor().config();
-        let operator = config.operators.iter().find(|operator| operator.uid == Some(uid));
-        operator
-            .map_or_else(|| (own_name(), Role::Admin), |operator| (operator.name.clone(), operator.role()))
     }
 
     /// Looked at once for each connection.
@@ -277,15 +251,4 @@ impl ApiBridge {
 fn bearer(header: &str) -> Option<&str> {
     let (scheme, secret) = header.split_once(' ')?;
     scheme.eq_ignore_ascii_case("bearer").then_some(secret)
-}
-
-/// Our own name, which is asked for with every request on the socket.
-fn own_name() -> String {
-    static NAME: OnceLock<String> = OnceLock::new();
-    NAME.get_or_init(|| user_name(Uid::effective().as_raw())).clone()
-}
-
-fn user_name(uid: u32) -> String {
-    let user = User::from_uid(Uid::from_raw(uid)).ok().flatten();
-    user.map_or_else(|| format!("uid {uid}"), |user| user.name)
 }

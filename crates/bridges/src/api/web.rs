@@ -52,12 +52,6 @@ impl ApiBridge {
         self.ops().console_access(cookie(headers, &cookie_name(local, tls))?)
     }
 
-    /// A link that signs the daemon's own user in, once; `None` without a port.
-    pub fn first_link(&self) -> Option<String> {
-        let (name, role) = self.owner();
-        self.ops().console_link(&name, role)
-    }
-
     async fn refuse_sign_in(&self, from: SocketAddr, sent: &SignInCredential) -> ApiError {
         let refused = self.refuse_token(from).await;
         if matches!(sent, SignInCredential::Token(_)) || refused.is_too_many() {

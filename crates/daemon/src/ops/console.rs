@@ -3,6 +3,7 @@
 use std::net::IpAddr;
 use std::sync::Arc;
 
+use nix::unistd::Uid;
 use serde_json::json;
 use tokio_util::sync::CancellationToken;
 
@@ -93,10 +94,11 @@ impl Operations {
         self.0.console.url.get().map(String::as_str)
     }
 
-    /// A link that signs somebody in, once; `None` without a port.
-    pub fn console_link(&self, name: &str, role: Role) -> Option<String> {
+    /// A link that signs the daemon's own user in, once; `None` without a port.
+    pub fn first_link(&self) -> Option<String> {
         let url = self.console_url()?;
-        let code = self.0.console.mint(name, role, Time::now()).ok()?;
+        let (name, role) = self.local_user(Uid::effective().as_raw())?;
+        let code = self.0.console.mint(&name, role, Time::now()).ok()?;
         Some(link(url, &code))
     }
 
