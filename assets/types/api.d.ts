@@ -6,11 +6,11 @@ export type Health = {
   sessions?: Sessions;
   bridges?: Record<string, string>;
   last_seq?: number;
-  /** Problems that need a person, such as a broken audit chain or a database that cannot be written. */
+  /** Conditions that need a person: a broken audit chain, a database that cannot be written. */
   warnings?: Array<string>;
-  /** Lines of agents that the daemon rejected since its start because it failed at them. Any is a bug in intercom. */
+  /** Lines of agents at which the daemon has failed since its start, and which it has rejected for that. More than none is a bug in intercom. */
   quarantined_lines?: number;
-  /** The caller's name and role. */
+  /** Who you are here. */
   you?: You;
 };
 
@@ -22,7 +22,7 @@ export type Sessions = {
 export type You = {
   name: string;
   role: string;
-  /** True if the caller may start and resume agents. */
+  /** Whether you may start and resume agents. */
   may_start: boolean;
 };
 
@@ -38,35 +38,35 @@ export type AgentView = {
   description: string | null;
   command: string;
   protocol: string;
-  /** `built_in`, `installed`, `on_demand` (downloaded when it is started) or `missing`. */
+  /** `built_in`, `installed`, `on_demand` (fetched when it is started) or `missing`. */
   availability: string;
-  /** The capabilities that it reported when it was last ready; `null` before, and after its command line has changed. */
+  /** What one of them told when it was ready last; `null` before that, and after its command line has changed. */
   known: KnownView | null;
 };
 
 export type KnownView = {
-  /** Its answer to `initialize`, unchanged. */
+  /** Its answer to `initialize`, as it came. */
   initialize: unknown;
-  /** Its answer to `session/new`, unchanged. */
+  /** Its answer to `session/new`, as it came. */
   session: unknown;
 };
 
 export type BackedUp = {
   path: string;
   bytes: number;
-  /** The growth of the write-ahead log during the copy, in bytes. */
+  /** How much the write-ahead log grew during the copy. */
   log_growth_bytes: number;
 };
 
 export type BackupState = {
-  /** The running backup. */
+  /** The backup that is being made. */
   running: BackupProgress | null;
 };
 
 export type BackupProgress = {
   path: string;
   copied_bytes: number;
-  /** The total; 0 until it is known. */
+  /** 0 until it is known. */
   total_bytes: number;
 };
 
@@ -458,7 +458,7 @@ export type EventView = {
   at: string;
   kind: string;
   data: unknown;
-  /** The event in English. Text of an agent begins with a mark such as `agent> `; times are RFC 3339 in UTC. */
+  /** The event in English. Words of an agent begin with a mark such as `agent> `; times are RFC 3339 in UTC. */
   summary?: string | null;
   tone?: Tone | null;
 };
@@ -470,13 +470,13 @@ export type Figures = {
   since: string;
   stretch_seconds: number;
   stretches: Array<Stretch>;
-  /** The number of clearances that people decided. */
+  /** Clearances that people decided. */
   decided: number;
-  /** The median time to a decision, in seconds. */
+  /** Half of them took no longer than this. */
   median_seconds: number | null;
-  /** The 90th percentile of the time to a decision, in seconds. */
+  /** Nine of ten. */
   ninetieth_seconds: number | null;
-  /** The total time that agents waited for people, in seconds. */
+  /** How long agents waited for people, together. */
   blocked_seconds: number;
   events: number;
 };
@@ -519,9 +519,9 @@ export type RuleExplanation = {
 
 export type PolicyView = {
   loaded_at: string;
-  /** The rules as configured, in order. */
+  /** The rules in the order of the configuration. */
   rules: Array<unknown>;
-  /** The end of each rule with `until` or `for`, in the same order; null for a rule without an end. */
+  /** The end of each rule by `until` or `for`, in the same order; null for a rule without an end. */
   ends_at: Array<string | null>;
   grants: number;
 };
@@ -570,7 +570,7 @@ export type GrantView = {
   created_at: string;
   expires_at: string | null;
   revoked_at: string | null;
-  /** True if it allows anything now. */
+  /** Whether it allows anything now. */
   valid: boolean;
 };
 
@@ -599,12 +599,12 @@ export type TokenView = {
   revoked_at: string | null;
   last_used_at: string | null;
   last_used_from: string | null;
-  /** True if it is valid now. */
+  /** True if it gives access now. */
   valid: boolean;
 };
 
 export type Created = {
-  /** The secret. It is shown only once. */
+  /** Shown this once. */
   secret: string;
   id: string;
   name: string;
@@ -615,13 +615,13 @@ export type Created = {
   revoked_at: string | null;
   last_used_at: string | null;
   last_used_from: string | null;
-  /** True if it is valid now. */
+  /** True if it gives access now. */
   valid: boolean;
 };
 
 export type CodeView = {
   code: string;
-  /** The one-time link to the console. */
+  /** Opens the console, once. */
   url: string;
   expires_at: string;
 };
@@ -630,13 +630,13 @@ export type WebSessionView = {
   id: string;
   name: string;
   role: string;
-  /** The token of the sign-in; `null` for a code. */
+  /** The token that was used instead of a code: if it is revoked, the sign-in ends as well. */
   token: string | null;
   created_at: string;
   last_used_at: string;
   last_used_from: string;
   browser: string | null;
-  /** True for the caller's own sign-in. */
+  /** Whether it is this very one. */
   current: boolean;
 };
 
@@ -649,7 +649,7 @@ export type ListOfWebSessionView = {
 
 export type AuditPage = {
   items: Array<AuditView>;
-  /** The value of `after`, or of `before`, for the next page. */
+  /** The value of `after`, or `before`, for the next page. */
   next: number | null;
 };
 
@@ -669,12 +669,12 @@ export type VerifiedView = {
   /** True if no problem was found. */
   whole: boolean;
   rows: number;
-  /** The hash of the last row. Stored elsewhere, it proves later that no row before it was rewritten. */
+  /** Hash of the last row. Kept elsewhere, it shows later that nothing before it was rewritten. */
   head: string;
   problems: Array<ProblemView>;
-  /** Restores from a backup, with the rows that are missing because of them. */
+  /** Restores from a backup, with the rows that are missing since. */
   notes: Array<ProblemView>;
-  /** The number of compared lines of the anchor file. */
+  /** Lines of the anchor file that were compared. */
   anchors: number;
 };
 
@@ -685,7 +685,7 @@ export type ProblemView = {
 
 export type BackupRequest = {
   path: string;
-  /** Replaces an existing file, once the new one is complete. */
+  /** Replace a file that exists, once the new one is complete. */
   replace?: boolean;
 };
 
@@ -795,7 +795,7 @@ export type Decision = {
   remember?: RememberChoice | null;
 };
 
-/** The decision of an operator. */
+/** What an operator decides. */
 export type Verdict = "approve" | "deny";
 
 export type RememberChoice = boolean | RememberedRule;
@@ -814,7 +814,7 @@ export type QuestionAnswer = {
   instruction?: string | null;
 };
 
-/** The selection of events with summaries. */
+/** The events that are given with their summaries. */
 export type Summaries = "true" | "false" | "own";
 
 /** Other rules to try on past requests. */
@@ -828,18 +828,18 @@ export type RulesTest = {
 };
 
 export type Create = {
-  /** The name of the person. */
+  /** Whose it is. */
   name: string;
   /** `viewer`, `operator`, `approver` or `admin`. */
   role: string;
-  /** The lifetime, such as `30d`; unlimited if absent. */
+  /** How long it is valid, such as `30d`; for ever if nothing is said. */
   ttl?: string | null;
 };
 
 export type SignIn = {
-  /** The code of the link, valid once. */
+  /** Of the link; it works once. */
   code?: string | null;
-  /** A token of the API, instead of a code. */
+  /** Or a token of the API. */
   token?: string | null;
 };
 

@@ -259,7 +259,7 @@ export type ClearanceClosed = {
   option?: string | null;
 };
 
-/** The decision of an operator. */
+/** What an operator decides. */
 export type Verdict = "approve" | "deny";
 
 export type QuestionAsked = {
