@@ -19,7 +19,7 @@ use intercom_types::{ErrorAttachment, ListedAgent, NewSession, Session};
 #[command(after_help = "\
 The id is printed at once. Then the command waits, 30 seconds at most (`wait_seconds` below [run] in the configuration), \
 until the agent is ready and, with a prompt, until its first output or the end of its turn. If the agent fails meanwhile, the \
-exit code is 1, with the reason and advice; also if the daemon goes away, in which case the agent keeps running. With --json the 
+exit code is 1, with the reason and advice; also if the daemon goes away, in which case the agent keeps running. With --json the \
 session is printed once, when the wait is over; a failure is in `failed`.
 
 Examples:

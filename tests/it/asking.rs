@@ -68,7 +68,7 @@ fn wherever_a_session_is_unenforced_it_is_said_which_mode_asks() {
     for verb in [&["ls"][..], &["show", "shop"], &["logs", "shop"]] {
         let ran = daemon.cli(verb).ok();
         let flat = ran.stdout.replace("│", "").split_whitespace().collect::<Vec<_>>().join(" ");
-        assert!(flat.contains("unenforced: it acts") && flat.contains(advice), "{verb:?}: {ran:?}");
+        assert!(flat.contains("unenforced: the agent acts") && flat.contains(advice), "{verb:?}: {ran:?}");
     }
     // The advice works.
     daemon.cli(&["mode", "shop", "read-only"]).ok();

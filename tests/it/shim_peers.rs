@@ -104,7 +104,7 @@ fn a_copy_of_the_state_directory_that_is_served_elsewhere_ends_nothing_of_the_or
     let pids = [&running, &restarted].map(|session| daemon.show(session)["pid"].clone());
 
     let other = Daemon::start_in(copy, &["--on-stop", "leave"], &[]);
-    assert!(other.log().contains("another daemon's"), "{}", other.log());
+    assert!(other.log().contains("its agent belongs to another daemon"), "{}", other.log());
     for session in [&running, &restarted] {
         assert_eq!(other.show(session)["phase"], "ended", "{session}");
     }
