@@ -15,5 +15,5 @@ pub use handle::{ArrivalWatch, CommandError, CommandOutcome, SessionHandle, Stop
 pub use stall::{SpendCaps, WatchPolicy};
 pub use state::{
     AdoptedProcess, CommandRefusal, OpenRequests, RequestAssessment, RequestAssessor, SessionInput,
-    SessionSpec, SessionState,
+    SessionSpec, SessionState, TurnModel,
 };

@@ -54,6 +54,7 @@ mod stored;
 mod tests;
 mod tracked;
 mod turn;
+mod turn_model;
 mod view;
 mod watch;
 
@@ -67,6 +68,7 @@ use requests::{DecisionTerms, OpenClearance, RequestSubject, RequestTable};
 use stored::StoredState;
 use tracked::Tracked;
 use turn::{QueuedPrompt, TurnState};
+pub use turn_model::TurnModel;
 use watch::AgentOversight;
 
 /// Outgoing messages on their way to the agent. At the limit we stop reading from it: it must take some first.
@@ -83,11 +85,8 @@ pub struct SessionSpec {
     pub protocol: String,
     pub workspace: PathBuf,
     pub created_at: Time,
-    /// Prompts leave one per heartbeat instead of at once.
-    pub prompts_on_heartbeat: bool,
-    /// The agent greets first, takes one prompt at a time, and says itself when its turn is over.
-    #[serde(default)]
-    pub strict: bool,
+    #[serde(flatten)]
+    pub turn_model: TurnModel,
     pub max_queued_prompts: usize,
     /// The limit on what it may do.
     #[serde(default)]

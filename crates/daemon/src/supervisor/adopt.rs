@@ -13,7 +13,7 @@ use super::Supervisor;
 use super::launch::{SessionMemo, is_launch};
 use crate::config::Protocol;
 use crate::session::recover::{adopt, record_lost_process};
-use crate::session::{AdoptedProcess, OpenRequests, SessionSpec, SessionState};
+use crate::session::{AdoptedProcess, OpenRequests, SessionSpec, SessionState, TurnModel};
 use intercom_host::{self as host, AgentProcess, ClearedDirectory, GenerationDir};
 use intercom_store::{ClearanceFilter, IdLookup, QuestionFilter, StoreError, StoredSession};
 use intercom_types::{
@@ -183,8 +183,7 @@ impl Supervisor {
             protocol: Protocol::Intercom.as_str().to_owned(),
             workspace: PathBuf::from("/"),
             created_at: Time::now(),
-            prompts_on_heartbeat: false,
-            strict: false,
+            turn_model: TurnModel::default(),
             max_queued_prompts: self.config().limits.max_queued_prompts,
             preset: Preset::default(),
             on_client_left: None,

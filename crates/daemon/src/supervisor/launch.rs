@@ -12,7 +12,7 @@ use super::{Slot, SlotGuard, Supervisor, profiles};
 use crate::config::{AgentProfile, CatalogAgent, Framing, PromptDelivery, Protocol, catalog_agent};
 use crate::session::actor::TaskBeginning;
 use crate::session::{
-    CommandError, CommandRefusal, ProcessPlan, SessionInput, SessionSpec, SessionState, StartError,
+    CommandError, CommandRefusal, ProcessPlan, SessionInput, SessionSpec, SessionState, StartError, TurnModel,
 };
 use intercom_host::{
     AGENTS_DIR, CgroupLimits, ProcessSpec, RunAs, RuntimeDir, SpawnError, StopLadder, agent_environment,
@@ -159,8 +159,7 @@ impl Supervisor {
             protocol: profile.protocol.as_str().to_owned(),
             workspace: workspace.path,
             created_at: Time::now(),
-            prompts_on_heartbeat: on_heartbeat(&profile),
-            strict: profile.protocol == Protocol::Acp,
+            turn_model: turn_model(&profile),
             max_queued_prompts: self.config().limits.max_queued_prompts,
             preset: request.preset,
             on_client_left: request.on_client_left,
@@ -225,8 +224,7 @@ impl Supervisor {
         let about = SessionSpec {
             agent: launch.agent.clone(),
             protocol: profile.protocol.as_str().to_owned(),
-            prompts_on_heartbeat: on_heartbeat(&profile),
-            strict: profile.protocol == Protocol::Acp,
+            turn_model: turn_model(&profile),
             ..state.spec().clone()
         };
         let plan = self.plan(&launch, &profile, &about, state.generation());
@@ -480,8 +478,12 @@ fn agent_key(known: &CatalogAgent, env: &[(OsString, OsString)], profile: &Agent
     Some(AgentKey { names, how_to_replace })
 }
 
-fn on_heartbeat(profile: &AgentProfile) -> bool {
-    profile.prompt_delivery == PromptDelivery::Heartbeat && profile.protocol == Protocol::Intercom
+fn turn_model(profile: &AgentProfile) -> TurnModel {
+    match (profile.protocol, profile.prompt_delivery) {
+        (Protocol::Acp, _) => TurnModel::AgentOwned,
+        (Protocol::Intercom, PromptDelivery::Immediate) => TurnModel::Immediate,
+        (Protocol::Intercom, PromptDelivery::Heartbeat) => TurnModel::OnHeartbeat,
+    }
 }
 
 fn outcome(id: SessionId, result: Result<(), StartError>) -> Result<SessionId, StartRefusal> {

@@ -4,7 +4,7 @@ use std::sync::Arc;
 use tokio::sync::watch;
 
 use super::*;
-use crate::session::WatchPolicy;
+use crate::session::{TurnModel, WatchPolicy};
 use intercom_types::{Clearance, Json, LineExcerpt, RequestId, Ruling, SessionId, Time};
 
 /// What it says of everything.
@@ -49,8 +49,7 @@ fn about() -> (tempfile::TempDir, SessionSpec) {
         protocol: "acp".to_owned(),
         workspace: dir.path().join("ws"),
         created_at: Time::now(),
-        prompts_on_heartbeat: false,
-        strict: true,
+        turn_model: TurnModel::AgentOwned,
         max_queued_prompts: 1,
         preset: intercom_types::Preset::Full,
         on_client_left: None,

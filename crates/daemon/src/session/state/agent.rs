@@ -3,7 +3,7 @@
 use super::interrupt::CANCELLED;
 use super::{
     DecisionDetails, DecisionTerms, EffectSink, LifeStage, OpenClearance, OutboundKind, RequestAssessment,
-    RequestSubject, SessionState,
+    RequestSubject, SessionState, TurnModel,
 };
 use crate::session::host_call::{HostCallAssessment, HostCallError};
 use intercom_policy as policy;
@@ -70,7 +70,7 @@ impl SessionState {
     fn speaks(&mut self, out: &mut EffectSink<'_, '_>) {
         if !self.turns.spoke {
             self.turns.spoke = true;
-            if !self.spec.strict {
+            if !self.agent_owns_turns() {
                 self.begin_turn("agent", out);
             }
         }
@@ -221,7 +221,7 @@ impl SessionState {
         let advice = match (self.agent.told.controls.asking_mode(), asking_advice) {
             (Some(mode), _) => format!("to be asked, run `intercom mode {name} {mode}`"),
             (None, Some(advice)) => advice.to_owned(),
-            (None, None) if self.spec.strict => {
+            (None, None) if self.agent_owns_turns() => {
                 "to be asked, set the agent up to ask before it acts, as its documentation says".to_owned()
             }
             (None, None) => "to be asked, have the agent send `clearance/request` before it acts".to_owned(),
@@ -378,7 +378,10 @@ impl SessionState {
 
     /// With `prompt_delivery = "heartbeat"`, one prompt leaves with each heartbeat.
     fn prompt_with_heartbeat(&mut self, out: &mut EffectSink<'_, '_>) {
-        if self.spec.prompts_on_heartbeat && self.life.stage == LifeStage::Running && !self.holds_prompts() {
+        if self.spec.turn_model == TurnModel::OnHeartbeat
+            && self.life.stage == LifeStage::Running
+            && !self.holds_prompts()
+        {
             self.send_queued_prompt(out);
         }
     }

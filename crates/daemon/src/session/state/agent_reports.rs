@@ -37,7 +37,7 @@ impl SessionState {
         out: &mut EffectSink<'_, '_>,
     ) -> Result<(), CommandRefusal> {
         self.running()?;
-        if !self.spec.strict {
+        if !self.agent_owns_turns() {
             return Err(CommandRefusal::NothingToSet);
         }
         self.agent.sets += 1;

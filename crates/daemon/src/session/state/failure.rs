@@ -102,7 +102,8 @@ impl SessionState {
             let said = stop_reason.strip_prefix("error:").unwrap_or(stop_reason).trim().trim_end_matches('.');
             self.failures.awaits_log_in = self.failures.log_in.is_some();
             // Without a handshake these are the agent's own words; of an ACP agent they are in quotes already.
-            let why = if self.spec.strict { said.to_owned() } else { quoted(&one_line(said, MAX_LINE)) };
+            let why =
+                if self.agent_owns_turns() { said.to_owned() } else { quoted(&one_line(said, MAX_LINE)) };
             self.fail(FailureKind::Turn, &why, now);
             self.failures.last_turn = self.failed().map(|failed| failed.reason.clone());
         } else {
@@ -166,10 +167,10 @@ impl SessionState {
         if matches!(self.life.stage, LifeStage::Stopping { .. }) {
             return None;
         }
-        let strict = self.spec.strict;
-        let starting = self.life.stage == LifeStage::Starting || (!strict && !self.turns.spoke);
+        let has_handshake = self.agent_owns_turns();
+        let starting = self.life.stage == LifeStage::Starting || (!has_handshake && !self.turns.spoke);
         let when = match gone.unanswered {
-            _ if !strict && !self.turns.spoke => " before it said anything".to_owned(),
+            _ if !has_handshake && !self.turns.spoke => " before it said anything".to_owned(),
             Some(method) if self.life.stage == LifeStage::Starting => {
                 format!(" before it answered `{method}`")
             }
@@ -189,9 +190,9 @@ impl SessionState {
             Exit { .. } => gone.reason.clone(),
         };
         // Without a handshake, a command that was told nothing and says nothing may just be done.
-        let mute = !strict && self.agent.told.first_prompt.is_none() && line.is_empty();
+        let mute = !has_handshake && self.agent.told.first_prompt.is_none() && line.is_empty();
         let clean =
-            gone.exit.code == Some(0) && (!starting || mute) && !(strict && self.turns.turn.is_some());
+            gone.exit.code == Some(0) && (!starting || mute) && !(has_handshake && self.turns.turn.is_some());
         if !clean {
             self.fail(if starting { FailureKind::Start } else { FailureKind::Exit }, &why, now);
         }

@@ -65,7 +65,7 @@ impl SessionState {
 
     pub(super) fn cancel_turn(&mut self, reason: String, out: &mut EffectSink<'_, '_>) {
         self.send(AgentCommand::Interrupt { reason }, OutboundKind::Interrupt, out);
-        if self.spec.strict {
+        if self.agent_owns_turns() {
             self.cancel_open(CANCELLED, out);
         }
         if self.turns.turn.is_none() {
@@ -85,7 +85,7 @@ impl SessionState {
             return;
         }
         self.turns.interrupts.current -= 1;
-        if self.turns.interrupts.current == 0 && !self.spec.strict {
+        if self.turns.interrupts.current == 0 && !self.agent_owns_turns() {
             (self.turns.cancelled_by, self.turns.interrupts.latest) = (None, None);
         }
     }
@@ -99,12 +99,13 @@ impl SessionState {
 
     /// Requests that an agent makes in a cancelled turn are withdrawn, where its protocol says so.
     pub(super) fn withdraws(&self) -> bool {
-        self.spec.strict && self.turns.cancelled_by.is_some()
+        self.agent_owns_turns() && self.turns.cancelled_by.is_some()
     }
 
     /// Tells whether prompts wait: for the turn after this one, or for a log-in.
     pub(super) fn holds_prompts(&self) -> bool {
-        let in_turn = self.turns.turn.is_some() && (self.spec.strict || self.turns.cancelled_by.is_some());
+        let in_turn =
+            self.turns.turn.is_some() && (self.agent_owns_turns() || self.turns.cancelled_by.is_some());
         in_turn || self.failures.awaits_log_in
     }
 
@@ -129,7 +130,7 @@ impl SessionState {
 
     /// Takes a `turn/end` that belongs to another turn than the one that runs: it ends nothing.
     pub(super) fn takes_late_end(&mut self, named: Option<TurnId>) -> bool {
-        if self.spec.strict {
+        if self.agent_owns_turns() {
             return false; // its driver knows which prompt was answered
         }
         let running = self.turns.turn.as_ref().map(|turn| turn.id);
@@ -160,13 +161,13 @@ impl SessionState {
         failed: bool,
         out: &mut EffectSink<'_, '_>,
     ) {
-        match (self.confirms(), self.spec.strict) {
+        match (self.confirms(), self.agent_owns_turns()) {
             (true, false) => self.end_turn_as_told(INTERRUPTED, params, false, out),
             // An error is how some agents say that they have stopped.
             (true, true) if failed => self.end_turn_as_told("cancelled", params, false, out),
             _ => self.end_turn_as_told(stop_reason, params, failed, out),
         }
-        if self.spec.strict {
+        if self.agent_owns_turns() {
             self.cancel_open("its turn ended before it was decided", out);
         }
         self.flush_prompts(out);
@@ -175,7 +176,7 @@ impl SessionState {
     /// Returns true if the end of the turn that runs confirms an interrupt, and updates the counts.
     fn confirms(&mut self) -> bool {
         let stopping = matches!(self.life.stage, LifeStage::Stopping { how: StopMode::Stop, .. });
-        let confirms = self.turns.cancelled_by.is_some() || (stopping && !self.spec.strict);
+        let confirms = self.turns.cancelled_by.is_some() || (stopping && !self.agent_owns_turns());
         if confirms {
             self.turns.interrupts.current = self.turns.interrupts.current.saturating_sub(1);
         } else {
@@ -190,7 +191,7 @@ impl SessionState {
         if self.turns.cancelled_by.is_none_or(|by| by > out.now()) {
             return;
         }
-        let reason = if self.spec.strict {
+        let reason = if self.agent_owns_turns() {
             // Its answer to this prompt is too late.
             self.send(AgentCommand::AbandonTurn, OutboundKind::Other, out);
             "cancelled, and never confirmed"

@@ -3,7 +3,7 @@
 use super::watch::BY;
 use super::{
     CommandRefusal, DecisionDetails, EffectSink, LifeStage, MAX_IN_FLIGHT, OpenClearance, OutboundKind,
-    QueuedPrompt, RequestSubject, SessionInput, SessionState, StepEffect,
+    QueuedPrompt, RequestSubject, SessionInput, SessionState, StepEffect, TurnModel,
 };
 use intercom_types::event::{
     ClearanceApproved, ClearanceClosed, ClearanceDecided, ClearanceDelivered, ClearanceUndelivered,
@@ -137,7 +137,7 @@ impl SessionState {
     /// Prompts leave at once and in order, as long as the agent takes what we send.
     pub(super) fn flush_prompts(&mut self, out: &mut EffectSink<'_, '_>) {
         while self.life.stage == LifeStage::Running
-            && !self.spec.prompts_on_heartbeat
+            && self.spec.turn_model != TurnModel::OnHeartbeat
             && !self.holds_prompts()
             && self.outbox.in_flight.len() < MAX_IN_FLIGHT
             && !self.turns.queue.is_empty()
@@ -250,10 +250,9 @@ impl SessionState {
             return Ok(());
         }
         let open = self.requests.clearances.remove(&id).ok_or(CommandRefusal::NotOpen)?;
-        let told = words
-            .reason
-            .clone()
-            .filter(|_| verdict == Verdict::Deny && self.spec.strict && out.watch_policy().reason_as_prompt);
+        let told = words.reason.clone().filter(|_| {
+            verdict == Verdict::Deny && self.agent_owns_turns() && out.watch_policy().reason_as_prompt
+        });
         let by = words.by.clone();
         self.close_decided(id, open, verdict, words, out);
         if let Some(reason) = told {
@@ -276,7 +275,7 @@ impl SessionState {
         }
         // Without an option there is no word for yes; what we do ourselves takes none.
         let ours = self.host_call_awaits_decision(&open.request);
-        let mute = self.spec.strict && verdict == Verdict::Approve && !ours;
+        let mute = self.agent_owns_turns() && verdict == Verdict::Approve && !ours;
         if mute { Err(CommandRefusal::OptionRequired("none is offered".to_owned())) } else { Ok(asked) }
     }
 
@@ -388,7 +387,7 @@ impl SessionState {
     ) -> Result<(), CommandRefusal> {
         self.running()?;
         out.record(Event::Nudged(Nudged { message: message.clone(), by: by.to_owned() }));
-        match (self.spec.strict, &self.turns.turn) {
+        match (self.agent_owns_turns(), &self.turns.turn) {
             (true, None) => {
                 self.failures.awaits_log_in &= by == BY; // a person tries again
                 self.queue_prompt(message.into(), by.to_owned(), true, out)

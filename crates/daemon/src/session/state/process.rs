@@ -144,7 +144,7 @@ impl SessionState {
         if self.life.stage != LifeStage::Starting {
             return;
         }
-        if self.spec.strict {
+        if self.agent_owns_turns() {
             self.life.ready_by = Some(out.ready_by());
             self.send(AgentCommand::Hello, OutboundKind::Other, out);
         } else {

@@ -38,6 +38,11 @@ struct World {
 
 const STARTUP: Duration = Duration::from_secs(30);
 
+/// The models of our own protocol.
+fn turn_model(on_heartbeat: bool) -> TurnModel {
+    if on_heartbeat { TurnModel::OnHeartbeat } else { TurnModel::Immediate }
+}
+
 impl World {
     fn new() -> Self {
         Self::with(|_| {})
@@ -51,8 +56,7 @@ impl World {
             protocol: "intercom".to_owned(),
             workspace: PathBuf::from("/project"),
             created_at: Time::from_millis(0),
-            prompts_on_heartbeat: false,
-            strict: false,
+            turn_model: TurnModel::Immediate,
             max_queued_prompts: 5,
             preset: Preset::Full,
             on_client_left: None,
@@ -353,7 +357,7 @@ fn the_end_withdraws_what_is_open_and_fails_what_is_under_way() {
 
 #[test]
 fn prompts_that_wait_are_reworded_and_put_in_another_order() {
-    let mut world = World::with(|about| about.prompts_on_heartbeat = true);
+    let mut world = World::with(|about| about.turn_model = TurnModel::OnHeartbeat);
     world.launch();
     for text in ["a", "b", "c"] {
         world.go(prompt(text));
@@ -376,7 +380,7 @@ fn prompts_that_wait_are_reworded_and_put_in_another_order() {
 
 #[test]
 fn with_delivery_on_heartbeats_one_prompt_leaves_with_each() {
-    let mut world = World::with(|about| about.prompts_on_heartbeat = true);
+    let mut world = World::with(|about| about.turn_model = TurnModel::OnHeartbeat);
     world.launch();
     assert_eq!(sent(&world.go(prompt("a"))), []);
     world.go(prompt("b"));
@@ -393,7 +397,7 @@ fn with_delivery_on_heartbeats_one_prompt_leaves_with_each() {
 
 #[test]
 fn the_queue_has_an_end() {
-    let mut world = World::with(|about| about.prompts_on_heartbeat = true);
+    let mut world = World::with(|about| about.turn_model = TurnModel::OnHeartbeat);
     world.launch();
     for _ in 0..5 {
         world.go(prompt("x"));
@@ -403,7 +407,7 @@ fn the_queue_has_an_end() {
 
 #[test]
 fn a_resumed_session_counts_from_one_again_and_sends_what_waited() {
-    let mut world = World::with(|about| about.prompts_on_heartbeat = true);
+    let mut world = World::with(|about| about.turn_model = TurnModel::OnHeartbeat);
     world.launch();
     world.go(prompt("kept"));
     world.say(rejected(Some("9")));
@@ -737,7 +741,7 @@ proptest! {
     fn no_sequence_of_commands_and_events_breaks_an_invariant(
         acts in acts(), on_heartbeat in any::<bool>(), deferred in any::<bool>(),
     ) {
-        let mut world = World::with(|about| about.prompts_on_heartbeat = on_heartbeat);
+        let mut world = World::with(|about| about.turn_model = turn_model(on_heartbeat));
         if deferred {
             world.defer();
         } else {

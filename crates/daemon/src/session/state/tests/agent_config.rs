@@ -1,6 +1,6 @@
 //! What is set of an agent, and what it makes of that.
 
-use super::prompts::{data, strict};
+use super::prompts::{agent_owned, data};
 use super::*;
 use intercom_types::{ControlChange, SettingValue};
 
@@ -10,7 +10,7 @@ fn mode(mode: &str) -> SessionInput {
 
 #[test]
 fn what_is_set_has_a_number_and_so_has_what_the_agent_makes_of_it() {
-    let mut world = strict();
+    let mut world = agent_owned();
     let effects = world.go(mode("plan"));
     assert_eq!(data(&effects, EventKind::AgentSetting)["set"], 1);
     assert!(

@@ -25,8 +25,11 @@ impl World {
 
 /// Another one, of the same session.
 pub(super) fn agent(name: &str) -> SessionInput {
-    let about =
-        SessionSpec { agent: Some(name.to_owned()), strict: true, ..World::new().state.spec().clone() };
+    let about = SessionSpec {
+        agent: Some(name.to_owned()),
+        turn_model: TurnModel::AgentOwned,
+        ..World::new().state.spec().clone()
+    };
     SessionInput::Agent { about: Box::new(about), command: name.to_owned(), by: "ana".into() }
 }
 
@@ -112,7 +115,7 @@ fn if_it_cannot_be_started_what_was_to_start_it_has_failed() {
     assert_eq!(failed(&effects), ["spawn failed: no such file", "spawn failed: no such file"]);
     assert!(world.state.is_ended());
     // The same for one that runs and never comes to be ready.
-    let mut world = World::with(|about| about.strict = true);
+    let mut world = World::with(|about| about.turn_model = TurnModel::AgentOwned);
     world.defer();
     world.go(prompt("first"));
     world.go(SessionInput::Spawned { pid: 42 });
@@ -138,7 +141,10 @@ fn what_was_to_be_started_and_was_not_is_started_in_the_next_generation() {
 fn another_agent_can_be_chosen_until_there_is_one() {
     let mut world = World::deferred();
     assert_eq!(world.kinds(agent("other")), ["session.agent"]);
-    assert_eq!((world.state.record().agent.as_deref(), world.state.spec.strict), (Some("other"), true));
+    assert_eq!(
+        (world.state.record().agent.as_deref(), world.state.agent_owns_turns()),
+        (Some("other"), true)
+    );
     world.go(prompt("first"));
     assert_eq!(world.try_go(agent("third")), Err(CommandRefusal::Started));
     assert_eq!(world.state.record().agent.as_deref(), Some("other"));

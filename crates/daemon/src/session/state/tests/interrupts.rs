@@ -1,6 +1,6 @@
 //! Interrupts: a turn ends when its agent says so, or after a silence, and no late word ends the next one.
 
-use super::prompts::{data, strict};
+use super::prompts::{agent_owned, data};
 use super::*;
 use intercom_types::StopMode;
 
@@ -116,7 +116,7 @@ fn without_a_word_it_ends_after_a_silence_that_words_prolong_up_to_a_bound() {
 #[test]
 fn prompts_wait_for_the_end_of_an_interrupted_turn_and_begin_the_next() {
     for on_heartbeat in [false, true] {
-        let mut world = World::with(|about| about.prompts_on_heartbeat = on_heartbeat);
+        let mut world = World::with(|about| about.turn_model = turn_model(on_heartbeat));
         world.launch();
         world.say(status());
         let first = world.turn();
@@ -260,7 +260,7 @@ fn an_agent_that_exits_when_it_is_interrupted_has_let_go_of_its_turn() {
 
 #[test]
 fn an_error_that_answers_a_cancelled_prompt_is_no_failure() {
-    let mut world = strict();
+    let mut world = agent_owned();
     world.go(prompt("one"));
     world.go(interrupt());
     let AgentMessage::TurnEnd { tokens, params, turn, message, .. } = turn_end() else { unreachable!() };

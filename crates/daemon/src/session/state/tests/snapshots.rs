@@ -41,8 +41,28 @@ fn what_was_open_is_open_with_its_terms_choices_and_subject() {
     assert_eq!(kinds, ["allow_once", "allow_always", "reject_once"]);
     let queued: Vec<&str> = chat.turns.queue.iter().map(|queued| queued.text.as_str()).collect();
     assert_eq!(queued, ["say:second", "say:third"]);
-    assert!(chat.agent.driver.is_some() && chat.turns.turn.is_some() && chat.spec.strict);
+    assert!(chat.agent.driver.is_some() && chat.turns.turn.is_some() && chat.agent_owns_turns());
     assert_eq!(chat.agent_info().controls.modes.len(), 3);
+}
+
+#[test]
+fn the_two_switches_of_before_are_a_turn_model_and_stay_readable_by_their_release() {
+    for (model, on_heartbeat, strict) in [
+        (TurnModel::Immediate, false, false),
+        (TurnModel::OnHeartbeat, true, false),
+        (TurnModel::AgentOwned, false, true),
+    ] {
+        let spec = SessionSpec { turn_model: model, ..World::new().state.spec().clone() };
+        let mut stored = serde_json::to_value(&spec).unwrap();
+        assert_eq!(
+            (&stored["prompts_on_heartbeat"], &stored["strict"]),
+            (&on_heartbeat.into(), &strict.into())
+        );
+        assert_eq!(serde_json::from_value::<SessionSpec>(stored.clone()).unwrap(), spec);
+        stored.as_object_mut().unwrap().remove("strict"); // the first releases knew no ACP
+        let read = serde_json::from_value::<SessionSpec>(stored).unwrap();
+        assert_eq!(read.turn_model, if strict { TurnModel::Immediate } else { model });
+    }
 }
 
 #[test]

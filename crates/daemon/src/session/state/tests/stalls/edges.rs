@@ -6,7 +6,7 @@ use super::*;
 fn a_prompt_that_waits_for_a_heartbeat_is_work_and_a_full_queue_no_excuse() {
     for on_heartbeat in [true, false] {
         let mut sim = Sim::new(vigil());
-        sim.world.state.spec.prompts_on_heartbeat = on_heartbeat;
+        sim.world.state.spec.turn_model = turn_model(on_heartbeat);
         sim.world.state.spec.max_queued_prompts = 0;
         sim.say(status());
         sim.pass(Duration::from_hours(20));
