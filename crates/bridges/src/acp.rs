@@ -51,7 +51,7 @@ struct AcpShared {
     /// Sessions to which a first client has come, or from which the last has gone; held for the moment of a look.
     changed: Mutex<HashSet<SessionId>>,
     client_changes: Notify,
-    /// The tasks of the connections, and the tasks beside them.
+    /// The tasks of the connections and their transports, and the tasks beside them.
     tasks: TaskTracker,
 }
 

@@ -1,7 +1,8 @@
 //! The daemon's end of a shim: three small tasks, none of which ever waits for another.
 //!
 //! One reads what the shim says, one writes what it is told, one reads the journal. When the shim is gone, the first
-//! finds out what became of the agent, and the last reads the journal to its end.
+//! finds out what became of the agent, and the last reads the journal to its end. They belong to the [`AgentProcess`] and end
+//! with it at the latest.
 
 use std::fs::File;
 use std::io;
@@ -13,6 +14,7 @@ use bytes::{Bytes, BytesMut};
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::unix::{OwnedReadHalf, OwnedWriteHalf};
 use tokio::sync::{mpsc, watch};
+use tokio::task::JoinSet;
 
 use super::frame::{ExitRecord, ShimFrame};
 use super::journal::JournalReader;
@@ -71,9 +73,9 @@ impl ShimClient {
         let (read, write) = stream.into_split();
         let (control, control_from) = mpsc::unbounded_channel(); // bounded by the session: see `Process::send`
         let extent = JournalExtent { end: journal_end, last: false };
-        let (process, news, extent, rest) = self.process(control, extent);
-        tokio::spawn(write_control(write, control_from, rest.consumed));
-        tokio::spawn(rest.listen(read, early, news, extent));
+        let (mut process, news, extent, rest) = self.process(control, extent);
+        process.writer.spawn(write_control(write, control_from, rest.consumed));
+        process.tasks.spawn(rest.listen(read, early, news, extent));
         process
     }
 
@@ -82,7 +84,7 @@ impl ShimClient {
         let (control, _) = mpsc::unbounded_channel(); // nobody is there to be told anything
         let (mut process, news, extent, mut rest) = self.process(control, JournalExtent::default());
         process.exit_record.clone_from(&left);
-        tokio::spawn(async move {
+        process.tasks.spawn(async move {
             rest.reap().await;
             let departure = rest.process_exit(left, PipeCustody::NotAlways, &extent).await;
             news.send(ProcessEvent::Exited(departure)).await.ok(); // the session may have gone
@@ -99,7 +101,8 @@ impl ShimClient {
         let (news_to, news) = mpsc::channel(NEWS);
         let (extent_to, extent) = watch::channel(extent);
         let reader = JournalReader::new(&self.runtime_dir.dir, self.consumed);
-        tokio::spawn(read_journal(reader, extent, output_to, control.clone(), self.stdout.take()));
+        let mut tasks = JoinSet::new();
+        tasks.spawn(read_journal(reader, extent, output_to, control.clone(), self.stdout.take()));
         let control_closed = control.is_closed();
         let process = AgentProcess {
             identity: self.meta.agent.clone(),
@@ -116,6 +119,8 @@ impl ShimClient {
             exit_record: None,
             accepted: self.accepted,
             alive: !control_closed,
+            writer: JoinSet::new(),
+            tasks,
         };
         (process, news_to, extent_to, self)
     }
@@ -145,10 +150,8 @@ impl ShimClient {
                     _ => {}
                 }
             }
-            // A session that let go of its process leaves it alone: it is found again at the next start.
-            tokio::select! {
-                read = stream.read_buf(&mut buf) => if !matches!(read, Ok(1..)) { break },
-                () = news.closed() => return,
+            if !matches!(stream.read_buf(&mut buf).await, Ok(1..)) {
+                break;
             }
         }
         // A shim that hung up and lives on cannot be talked to: it goes, and what is left of its agent with it.
@@ -260,9 +263,8 @@ async fn read_journal(
         if known.last {
             break;
         }
-        tokio::select! {
-            changed = extent.changed() => if changed.is_err() { return },
-            () = output.closed() => return,
+        if extent.changed().await.is_err() {
+            return;
         }
     }
     if let Some(stdout) = stdout {

@@ -48,6 +48,7 @@ use std::time::Duration;
 use bytes::Bytes;
 use serde::{Deserialize, Serialize};
 use tokio::sync::mpsc;
+use tokio::task::JoinSet;
 
 pub use activity::{ChildProcess, ProcessActivity};
 pub use addresses::is_own_address;
@@ -153,12 +154,14 @@ pub const STREAM_CLOSED: &str = "stream closed";
 pub const EXITED: &str = "exited";
 /// How long a shim may take beyond what it was given.
 const KILL_GRACE: Duration = Duration::from_secs(2);
+/// The time for a shim to take what it was told, when we let go of it.
+const LAST_FRAMES: Duration = Duration::from_millis(200);
 /// Below the state directory: a directory for each session, with one for each of its generations.
 pub const AGENTS_DIR: &str = "agents";
 /// Nothing outlives a restart of the machine.
 pub const REBOOTED: &str = "the machine was restarted";
 
-/// An agent. Dropping it leaves the agent alone.
+/// An agent. Dropping it leaves the agent alone, and ends our tasks for it.
 #[derive(Debug)]
 pub struct AgentProcess {
     pub identity: ProcessIdentity,
@@ -175,6 +178,10 @@ pub struct AgentProcess {
     /// The last message that its shim has accepted, where that is known.
     accepted: Option<u64>,
     alive: bool,
+    /// Tells the shim what was queued.
+    writer: JoinSet<()>,
+    /// The other tasks that look after it.
+    tasks: JoinSet<()>,
 }
 
 /// The shim is told what is in the log now and then, not at every commit.
@@ -215,7 +222,7 @@ impl AgentProcess {
     }
 
     /// Starts the ladder; the end of it is in the news.
-    pub fn stop(&self, ladder: StopLadder) {
+    pub fn stop(&mut self, ladder: StopLadder) {
         let millis = |wait: Duration| u64::try_from(wait.as_millis()).unwrap_or(u64::MAX);
         let waits = frame::LadderWaits {
             after_interrupt_ms: millis(ladder.after_interrupt),
@@ -228,7 +235,7 @@ impl AgentProcess {
     }
 
     /// Straight to the end of the ladder.
-    pub fn kill(&self) {
+    pub fn kill(&mut self) {
         if ShimFrame::Kill.since() <= self.version {
             self.send_frame(ShimFrame::Kill);
         } else {
@@ -237,12 +244,30 @@ impl AgentProcess {
         self.kill_after(KILL_GRACE);
     }
 
+    /// Kills it, and waits until the whole tree is gone.
+    pub async fn end(mut self) {
+        self.kill();
+        while let Some(event) = self.events.recv().await {
+            if matches!(event, ProcessEvent::Exited(_)) {
+                return;
+            }
+        }
+    }
+
+    /// Lets go of the agent, which lives on. What its shim was told by now still reaches it.
+    pub async fn leave(self) {
+        let Self { control, tasks, mut writer, .. } = self;
+        drop((control, tasks)); // the writer ends when nobody can tell it anything more
+        // A shim that takes nothing is told again by the next daemon.
+        tokio::time::timeout(LAST_FRAMES, writer.join_next()).await.ok();
+    }
+
     /// A shim that does not do it, because its agent has stopped it or worse, is ended itself; what is left of the tree is
     /// then ended by us.
-    fn kill_after(&self, patience: Duration) {
+    fn kill_after(&mut self, patience: Duration) {
         let shim = self.shim.clone();
         shim.wake();
-        tokio::spawn(async move {
+        self.tasks.spawn(async move {
             tokio::time::sleep(patience).await;
             shim.wake();
             tokio::time::sleep(KILL_GRACE).await;

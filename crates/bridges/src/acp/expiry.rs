@@ -49,10 +49,12 @@ const PRESENCE: &[EventKind] = &[
 ];
 
 impl AcpBridge {
-    /// Until the daemon ends.
+    /// Until the daemon ends, and its clients with it.
     pub async fn run_housekeeping(self) {
         let closing = self.0.closing.clone();
         closing.run_until_cancelled(self.run_expiry()).await;
+        self.0.tasks.close();
+        self.0.tasks.wait().await;
     }
 
     async fn run_expiry(&self) {

@@ -155,7 +155,7 @@ impl TransportState {
     /// It ends with the client, and with the daemon, which ends its outlet.
     fn run(&self, name: ConnectionKey, hub: Arc<HttpConnection>, outlet: ClientOutlet, slot: ConnectionSlot) {
         let (door, idle) = (self.clone(), self.settings().idle());
-        tokio::spawn(async move {
+        self.acp.0.tasks.spawn(async move {
             hub.run(outlet, idle).await;
             // A newer one may have this name already.
             let mut hubs = door.lock_connections();

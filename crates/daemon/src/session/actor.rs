@@ -283,7 +283,7 @@ impl SessionActor {
             }
         };
         life.instrument(span).await;
-        self.into_task_exit()
+        self.into_task_exit().await
     }
 
     /// One thing that happens.
@@ -464,10 +464,12 @@ impl SessionActor {
                     // Going on would answer the agent with what is not recorded.
                     tracing::error!(%error, "the session cannot go on");
                     self.abandoned = true;
-                    if let Some(process) = self.process.take() {
-                        process.kill();
-                    }
-                    self.abandon_host_calls().await;
+                    let process = self.process.take();
+                    tokio::join!(self.abandon_host_calls(), async {
+                        if let Some(process) = process {
+                            process.end().await;
+                        }
+                    });
                     return;
                 }
             }
@@ -502,7 +504,7 @@ impl SessionActor {
 
     fn perform(&mut self, todo: Vec<AfterCommit>) {
         for todo in todo {
-            let Some(process) = &self.process else { continue };
+            let Some(process) = &mut self.process else { continue };
             match todo {
                 AfterCommit::Send { n, message } => process.send(n, message),
                 AfterCommit::Stop(StopMode::Stop) => {
@@ -524,13 +526,16 @@ impl SessionActor {
         }
     }
 
-    fn into_task_exit(self) -> TaskExit {
+    async fn into_task_exit(self) -> TaskExit {
         if self.state.is_ended() {
             tracing::info!(session.id = %self.state.id(), "the session ended");
         } else if !self.abandoned && self.process.is_some() {
             tracing::info!(session.id = %self.state.id(), "the agent is left running");
         }
-        let stopped = if self.state.is_ended() { Some(self.stopped) } else { None };
+        let stopped = self.state.is_ended().then_some(self.stopped);
+        if let Some(process) = self.process {
+            process.leave().await;
+        }
         TaskExit { stoppers: self.stoppers, stopped }
     }
 }
