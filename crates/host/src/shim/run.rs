@@ -54,35 +54,53 @@ const CHUNK: usize = 16 * 1024;
 pub(super) struct ShimLoop {
     me: i32,
     meta: ShimMeta,
-    journal_cap: u64,
-    journal: journal::JournalWriter,
-    stdout: Option<OwnedFd>,
+    output: JournaledOutput,
     stderr: Option<OwnedFd>,
     input: StdinQueue,
     errlog: ErrLog,
     link: DaemonLink,
     daemon_lock: DaemonLock,
     signals: SignalFd,
-    /// Set once somebody or something wants the end.
-    ladder: Option<LadderClimb>,
-    interrupt: Vec<u8>,
-    steps: Vec<&'static str>,
-    killed: HashSet<i32>,
-    /// The kernel has said that there are no children.
-    childless: bool,
-    exit: Option<Exit>,
-    exited_at: Option<Instant>,
-    closed_at: Option<Instant>,
-    /// stdout closed before the tree had to be ended.
-    closed_first: bool,
+    stop: StopProgress,
+    end: AgentEnd,
+    cgroup: Option<Cgroup>,
+}
+
+/// The agent's stdout, and the journal that it goes into.
+struct JournaledOutput {
+    stdout: Option<OwnedFd>,
+    journal: journal::JournalWriter,
+    journal_cap: u64,
+    /// The offset up to which the daemon that listens has read.
+    seen: u64,
     /// The disk is full until, perhaps, then.
     disk_full: Option<Instant>,
     can_splice: bool,
     /// Taken from the pipe by a read, and not in the journal yet.
     in_hand: Vec<u8>,
-    cgroup: Option<Cgroup>,
-    /// The offset up to which the daemon that listens has read.
-    seen: u64,
+}
+
+/// The steps taken to end the tree.
+#[derive(Default)]
+struct StopProgress {
+    /// Set once somebody or something wants the end.
+    ladder: Option<LadderClimb>,
+    interrupt: Vec<u8>,
+    steps: Vec<&'static str>,
+    killed: HashSet<i32>,
+}
+
+/// The agent's end, as far as it was noticed.
+#[derive(Default)]
+struct AgentEnd {
+    exit: Option<Exit>,
+    exited_at: Option<Instant>,
+    /// When stdout closed.
+    closed_at: Option<Instant>,
+    /// stdout closed before the tree had to be ended.
+    closed_first: bool,
+    /// The kernel has said that there are no children.
+    childless: bool,
 }
 
 impl ShimLoop {
@@ -132,29 +150,24 @@ impl ShimLoop {
         Ok(Self {
             me,
             meta,
-            journal_cap: order.keep.journal_cap_bytes,
-            journal,
-            stdout: Some(agent.stdout),
+            output: JournaledOutput {
+                stdout: Some(agent.stdout),
+                journal,
+                journal_cap: order.keep.journal_cap_bytes,
+                seen: 0,
+                disk_full: None,
+                can_splice: true,
+                in_hand: Vec::new(),
+            },
             stderr: Some(agent.stderr),
             input: StdinQueue::new(agent.stdin),
             errlog: ErrLog::create(order.keep.stderr_tail_bytes.max(64 * 1024) as u64),
             link,
             daemon_lock,
             signals,
-            ladder: None,
-            interrupt: Vec::new(),
-            steps: Vec::new(),
-            killed: HashSet::new(),
-            childless: false,
-            exit: None,
-            exited_at: None,
-            closed_at: None,
-            closed_first: false,
-            disk_full: None,
-            can_splice: true,
-            in_hand: Vec::new(),
+            stop: StopProgress::default(),
+            end: AgentEnd::default(),
             cgroup,
-            seen: 0,
         })
     }
 
@@ -172,7 +185,7 @@ impl ShimLoop {
         let left = self.exit_record();
         let kept =
             serde_json::to_vec(&left).map_err(io::Error::from).and_then(|json| write_whole(EXIT, &json));
-        self.link.send(&ShimFrame::Exit(self.journal.end(), left));
+        self.link.send(&ShimFrame::Exit(self.output.journal.end(), left));
         self.link.flush_blocking();
         fs::remove_file(SOCKET).ok(); // the directory goes with the session anyway
         if kept.is_ok() { ExitCode::SUCCESS } else { ExitCode::FAILURE }
@@ -195,7 +208,7 @@ impl ShimLoop {
             let flags = if more { PollFlags::POLLIN | PollFlags::POLLOUT } else { PollFlags::POLLIN };
             fds.push(PollFd::new(daemon, flags));
         }
-        if let Some(stdout) = self.stdout.as_ref().filter(|_| self.may_read()) {
+        if let Some(stdout) = self.output.stdout.as_ref().filter(|_| self.may_read()) {
             fds.push(PollFd::new(stdout.as_fd(), PollFlags::POLLIN));
         }
         if let Some(stderr) = &self.stderr {
@@ -208,16 +221,20 @@ impl ShimLoop {
     }
 
     fn next_deadline(&self) -> Option<Instant> {
-        let ladder = self.ladder.as_ref().and_then(LadderClimb::deadline);
-        let eof =
-            self.closed_at.filter(|_| self.exit.is_none() && self.ladder.is_none()).map(|at| at + AFTER_EOF);
+        let ladder = self.stop.ladder.as_ref().and_then(LadderClimb::deadline);
+        let eof = self
+            .end
+            .closed_at
+            .filter(|_| self.end.exit.is_none() && self.stop.ladder.is_none())
+            .map(|at| at + AFTER_EOF);
         let soon = Instant::now() + if self.has_time() { LOOK_PATIENTLY } else { LOOK_AGAIN };
         // Children that end are told by a signal; those that have to be ended are looked after closely.
         let exit = self
+            .end
             .exited_at
             .map(|at| (at + AFTER_EXIT).max(if self.may_read() { soon } else { soon + DISK_RETRY }));
-        let sweeping = (!self.killed.is_empty() && self.exit.is_none()).then_some(soon);
-        [ladder, eof, exit, sweeping, self.disk_full].into_iter().flatten().min()
+        let sweeping = (!self.stop.killed.is_empty() && self.end.exit.is_none()).then_some(soon);
+        [ladder, eof, exit, sweeping, self.output.disk_full].into_iter().flatten().min()
     }
 
     /// Looks at everything once. Each look is cheap when there is nothing.
@@ -236,13 +253,13 @@ impl ShimLoop {
             version: self.meta.version,
             agent: self.meta.agent.clone(),
             shim: self.meta.shim.clone(),
-            journal_end: self.journal.end(),
+            journal_end: self.output.journal.end(),
             accepted: Some(self.input.accepted()),
         });
         let (me, cgroup) = (self.me, self.cgroup.as_ref());
         // Whoever is below us is the agent's, whatever it holds.
         let is_daemon = |pid| self.daemon_lock.is_held_by(pid) && !whole_tree(me, cgroup).contains(&pid);
-        self.link.accept_daemons(&hello, self.stdout.as_ref().map(AsFd::as_fd), is_daemon);
+        self.link.accept_daemons(&hello, self.output.stdout.as_ref().map(AsFd::as_fd), is_daemon);
         for frame in self.link.read() {
             if frame.since() <= self.meta.version {
                 self.handle_frame(frame, &mut out);
@@ -259,11 +276,11 @@ impl ShimLoop {
     fn handle_frame(&mut self, frame: ShimFrame, out: &mut Vec<ShimFrame>) {
         match frame {
             ShimFrame::Attach(offset) => {
-                self.seen = offset;
-                self.journal.trim(offset);
+                self.output.seen = offset;
+                self.output.journal.trim(offset);
             }
-            ShimFrame::Trim(offset) => self.journal.trim(offset),
-            ShimFrame::Seen(offset) => self.seen = self.seen.max(offset),
+            ShimFrame::Trim(offset) => self.output.journal.trim(offset),
+            ShimFrame::Seen(offset) => self.output.seen = self.output.seen.max(offset),
             ShimFrame::Stdin(n, message) => self.input.accept(n, message, out),
             ShimFrame::Stop(waits, interrupt) => {
                 let at_once = waits == LadderWaits::NONE;
@@ -290,43 +307,43 @@ impl ShimLoop {
     }
 
     fn skip_to_kill(&mut self) {
-        if let Some(ladder) = &mut self.ladder {
+        if let Some(ladder) = &mut self.stop.ladder {
             ladder.skip_to_kill(Instant::now());
         }
     }
 
     /// A ladder that is being climbed is not begun again.
     fn begin_stop(&mut self, waits: Option<LadderWaits>, interrupt: Vec<u8>) {
-        if self.ladder.is_some() {
+        if self.stop.ladder.is_some() {
             return;
         }
         let usual =
             LadderWaits { after_interrupt_ms: 0, after_stdin_closed_ms: 1000, after_sigterm_ms: 2000 };
         let ladder = LadderClimb::new(waits.unwrap_or(usual), !interrupt.is_empty(), Instant::now());
-        self.interrupt = interrupt;
-        self.ladder = Some(ladder);
+        self.stop.interrupt = interrupt;
+        self.stop.ladder = Some(ladder);
     }
 
     fn climb(&mut self, out: &mut Vec<ShimFrame>) {
         let now = Instant::now();
-        if self.exit.is_none() && self.closed_at.is_some_and(|at| now >= at + AFTER_EOF) {
+        if self.end.exit.is_none() && self.end.closed_at.is_some_and(|at| now >= at + AFTER_EOF) {
             self.begin_stop(None, Vec::new());
         }
-        if self.exit.is_some()
-            && let Some(ladder) = &mut self.ladder
+        if self.end.exit.is_some()
+            && let Some(ladder) = &mut self.stop.ladder
         {
             ladder.skip_to_signal(now);
         }
-        while let Some(rung) = self.ladder.as_mut().and_then(|ladder| ladder.due(now)) {
-            if self.exit.is_some() && self.is_empty() {
+        while let Some(rung) = self.stop.ladder.as_mut().and_then(|ladder| ladder.due(now)) {
+            if self.end.exit.is_some() && self.is_empty() {
                 break; // nobody is left to be told
             }
             if rung != StopRung::Sigkill {
-                self.steps.push(rung.as_str());
+                self.stop.steps.push(rung.as_str());
             }
             match rung {
                 StopRung::Interrupt => {
-                    self.input.accept(UNNUMBERED, std::mem::take(&mut self.interrupt), out);
+                    self.input.accept(UNNUMBERED, std::mem::take(&mut self.stop.interrupt), out);
                 }
                 StopRung::CloseStdin => self.input.close(out),
                 StopRung::Sigterm => self.tree().iter().for_each(|pid| {
@@ -336,15 +353,15 @@ impl ShimLoop {
             }
         }
         // What is left of a tree whose agent has gone, or that is being killed.
-        let overdue = self.exited_at.is_some_and(|at| now >= at + AFTER_EXIT) && !self.has_time();
-        if overdue || !self.killed.is_empty() {
+        let overdue = self.end.exited_at.is_some_and(|at| now >= at + AFTER_EXIT) && !self.has_time();
+        if overdue || !self.stop.killed.is_empty() {
             self.sweep();
         }
     }
 
     /// Is true while the tree was told to end and may still do so by itself.
     fn has_time(&self) -> bool {
-        self.killed.is_empty() && self.ladder.as_ref().is_some_and(LadderClimb::is_patient)
+        self.stop.killed.is_empty() && self.stop.ladder.as_ref().is_some_and(LadderClimb::is_patient)
     }
 
     fn tree(&self) -> HashSet<i32> {
@@ -358,24 +375,24 @@ impl ShimLoop {
             cgroup.kill();
         }
         swept.extend(tree::sweep(self.me));
-        if !swept.is_empty() && self.killed.is_empty() {
-            self.steps.push(StopRung::Sigkill.as_str());
+        if !swept.is_empty() && self.stop.killed.is_empty() {
+            self.stop.steps.push(StopRung::Sigkill.as_str());
         }
-        self.killed.extend(swept);
+        self.stop.killed.extend(swept);
     }
 
     /// Every child that has ended, the agent's orphans included.
     fn reap(&mut self) {
         loop {
             match tree::reap() {
-                ReapResult::Child(pid, exit) if pid == self.meta.agent.pid && self.exit.is_none() => {
-                    self.exit = Some(exit);
-                    self.exited_at = Some(Instant::now());
+                ReapResult::Child(pid, exit) if pid == self.meta.agent.pid && self.end.exit.is_none() => {
+                    self.end.exit = Some(exit);
+                    self.end.exited_at = Some(Instant::now());
                 }
                 ReapResult::Child(..) => {}
                 ReapResult::Waiting => return,
                 ReapResult::Childless => {
-                    self.childless = true;
+                    self.end.childless = true;
                     return;
                 }
             }
@@ -384,50 +401,52 @@ impl ShimLoop {
 
     /// Tells whether nothing is left of the tree. Once it is so, it stays so: nobody is there to fork.
     fn is_empty(&self) -> bool {
-        self.childless && self.cgroup.as_ref().is_none_or(|cgroup| cgroup.members().is_empty())
+        self.end.childless && self.cgroup.as_ref().is_none_or(|cgroup| cgroup.members().is_empty())
     }
 
     /// Is true while there is room for more output. A daemon that listens is not left far behind: the agent
     /// waits for it as it would for a pipe, and its output is in the log soon after it has ended.
     fn may_read(&self) -> bool {
         let listens = self.link.connection().is_some() && ShimFrame::Seen(0).since() <= self.meta.version;
-        let ahead = listens && self.journal.end() >= self.seen + AHEAD_OF_DAEMON;
-        self.journal.unconsumed() < self.journal_cap && !ahead && self.disk_full.is_none()
+        let ahead = listens && self.output.journal.end() >= self.output.seen + AHEAD_OF_DAEMON;
+        self.output.journal.unconsumed() < self.output.journal_cap
+            && !ahead
+            && self.output.disk_full.is_none()
     }
 
     fn read_stdout(&mut self, out: &mut Vec<ShimFrame>) {
-        if self.disk_full.is_some_and(|until| until <= Instant::now()) {
-            self.disk_full = None;
+        if self.output.disk_full.is_some_and(|until| until <= Instant::now()) {
+            self.output.disk_full = None;
         }
-        let before = self.journal.end();
+        let before = self.output.journal.end();
         for _ in 0..SPLICES {
-            let Some(stdout) = self.stdout.as_ref().filter(|_| self.may_read()) else { break };
-            let in_hand = &mut self.in_hand;
-            let moved = if self.can_splice {
-                self.journal.grow(|file, at| move_whole(stdout, file, at))
+            let Some(stdout) = self.output.stdout.as_ref().filter(|_| self.may_read()) else { break };
+            let in_hand = &mut self.output.in_hand;
+            let moved = if self.output.can_splice {
+                self.output.journal.grow(|file, at| move_whole(stdout, file, at))
             } else {
-                self.journal.grow(|file, at| copy(stdout, file, at, in_hand))
+                self.output.journal.grow(|file, at| copy(stdout, file, at, in_hand))
             };
             match moved {
                 Ok(0) => {
-                    self.stdout = None;
-                    self.closed_at = Some(Instant::now());
-                    self.closed_first = self.killed.is_empty();
+                    self.output.stdout = None;
+                    self.end.closed_at = Some(Instant::now());
+                    self.end.closed_first = self.stop.killed.is_empty();
                 }
                 Ok(_) => {}
                 Err(error) => match error.raw_os_error().map(Errno::from_raw) {
                     Some(Errno::EAGAIN | Errno::EINTR) => break,
-                    Some(Errno::EINVAL) if self.can_splice => self.can_splice = false,
+                    Some(Errno::EINVAL) if self.output.can_splice => self.output.can_splice = false,
                     _ => {
-                        self.disk_full = Some(Instant::now() + DISK_RETRY);
+                        self.output.disk_full = Some(Instant::now() + DISK_RETRY);
                         out.push(ShimFrame::Note(format!("output cannot be journalled: {error}")));
                         break;
                     }
                 },
             }
         }
-        if self.journal.end() > before {
-            out.push(ShimFrame::Bell(self.journal.end()));
+        if self.output.journal.end() > before {
+            out.push(ShimFrame::Bell(self.output.journal.end()));
         }
     }
 
@@ -447,12 +466,12 @@ impl ShimLoop {
 
     /// The agent has gone, nothing is left of its tree, and its pipes are empty.
     fn is_over(&mut self) -> bool {
-        let Some(exited_at) = self.exited_at else { return false };
-        if self.stdout.is_some() || self.stderr.is_some() {
+        let Some(exited_at) = self.end.exited_at else { return false };
+        if self.output.stdout.is_some() || self.stderr.is_some() {
             // Only somebody outside the tree can still hold them. What a full disk keeps us from taking, we wait for, unless
             // we were told to end: the daemon that did so has an end of that pipe as well.
             let lingered = exited_at.elapsed() > AFTER_EXIT + LINGER;
-            if !lingered || !(self.may_read() || self.ladder.is_some()) {
+            if !lingered || !(self.may_read() || self.stop.ladder.is_some()) {
                 return false;
             }
         }
@@ -461,11 +480,11 @@ impl ShimLoop {
 
     fn exit_record(&self) -> ExitRecord {
         ExitRecord {
-            exit: self.exit.clone().unwrap_or_default(),
-            reason: if self.closed_first { STREAM_CLOSED } else { EXITED }.to_owned(),
-            steps: self.steps.iter().map(|step| (*step).to_owned()).collect(),
-            killed: u32::try_from(self.killed.len()).unwrap_or(u32::MAX),
-            journal_end: self.journal.end(),
+            exit: self.end.exit.clone().unwrap_or_default(),
+            reason: if self.end.closed_first { STREAM_CLOSED } else { EXITED }.to_owned(),
+            steps: self.stop.steps.iter().map(|step| (*step).to_owned()).collect(),
+            killed: u32::try_from(self.stop.killed.len()).unwrap_or(u32::MAX),
+            journal_end: self.output.journal.end(),
             written: self.input.written(),
             rescued: None,
         }

@@ -9,15 +9,14 @@
 //! asked: ours count from 1, the agent's are echoed.
 
 use intercom_types::event::RawMessage;
-use std::collections::{BTreeMap, VecDeque};
 use std::time::Duration;
 
-use serde::{Deserialize, Serialize};
+use serde::Deserialize;
 use serde_json::value::RawValue;
 
 use super::{CHANGING_TOOLS, fault, line, rejected};
 use crate::ParsedText;
-use crate::acp::answer::{AgentCapabilities, AuthMethod, SessionPromptAnswer};
+use crate::acp::answer::SessionPromptAnswer;
 use crate::acp::error_answer::{self, ErrorAnswer, ErrorCause, LimitKind, ProviderLimit};
 use crate::acp::request::{self, AcpAgentRequest, Elicitation, PermissionRequest};
 use crate::acp::send::{self, ElicitationOutcome};
@@ -26,19 +25,21 @@ use crate::acp::update::{SessionUpdateParts, UpdateDetail};
 use crate::acp::{method, permission};
 use crate::jsonrpc::{self, RpcMessage};
 use intercom_types::{
-    AgentCommand, AgentMessage, ClearanceRequest, Controls, Event, FaultCode, Json, LimitResetTime,
-    PromptBody, RequestFault, RequestId, ToolCallState, TurnTokenCounts, agent,
+    AgentCommand, AgentMessage, ClearanceRequest, Event, FaultCode, Json, LimitResetTime, PromptBody,
+    RequestFault, RequestId, ToolCallState, TurnTokenCounts, agent,
 };
 
 mod controls;
 mod forms;
 mod host_calls;
+mod memory;
 mod opening;
 mod setup;
 #[cfg(test)]
 mod tests;
 
 use controls::cost_of;
+use memory::{AgentSession, DriverMemory, PendingCall};
 pub use setup::{AgentKey, DriverSetup};
 
 /// Tool calls that are remembered, for the permission request that may follow.
@@ -66,66 +67,17 @@ pub struct AcpDriver {
     dirty: bool,
 }
 
-/// The state that the driver has to remember.
-#[derive(Debug, Clone, Default, Serialize, Deserialize)]
-#[serde(default)]
-#[expect(clippy::struct_excessive_bools, reason = "each is known or not by itself")]
-struct DriverMemory {
-    next_id: u64,
-    pending: BTreeMap<u64, PendingCall>,
-    /// The agent's own id of its session.
-    session: Option<String>,
-    /// Our request of the turn that runs; an answer to any other is too late.
-    prompt: Option<u64>,
-    /// One of an earlier process, to be gone on with.
-    earlier: Option<String>,
-    can: AgentCapabilities,
-    auth: Vec<AuthMethod>,
-    about: Option<Json>,
-    /// True while the agent replays updates that are in the log already.
-    replaying: bool,
-    logged_in: bool,
-    /// The forms of open questions, `null` without one; all other open requests are for permission.
-    questions: BTreeMap<String, Json>,
-    calls: VecDeque<(String, Json)>,
-    last_words: String,
-    /// The agent has thought, planned, asked or used a tool since its prompt.
-    worked: bool,
-    controls: Controls,
-    /// The words of nudges that wait for an answer, by our request.
-    steering: BTreeMap<u64, String>,
-    /// The settings that wait for an answer, by our request.
-    setting: BTreeMap<u64, controls::PendingSetting>,
-    /// Pages of a list that is not complete yet.
-    listed: Vec<Json>,
-    /// Somebody has asked for that session, and for no other.
-    explicit: bool,
-    /// The session that is open, while the agent is asked for the mode of its profile.
-    opening: Option<opening::OpenSession>,
-}
-
-/// A request of ours.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
-enum PendingCall {
-    Initialize,
-    Authenticate,
-    New,
-    Load,
-    Resume,
-    Prompt,
-    Set,
-    List,
-    Steer,
-    Other,
-}
-
 impl AcpDriver {
     pub fn new(setup: DriverSetup) -> Self {
         let earlier = setup.resume.clone();
         let explicit = earlier.is_some();
         Self {
             setup,
-            memory: DriverMemory { next_id: 1, earlier, explicit, ..DriverMemory::default() },
+            memory: DriverMemory {
+                next_id: 1,
+                session: AgentSession { earlier, explicit, ..AgentSession::default() },
+                ..DriverMemory::default()
+            },
             dirty: true,
         }
     }
@@ -135,15 +87,16 @@ impl AcpDriver {
     }
 
     pub(super) fn restore(&mut self, saved: &Json) {
-        if let Ok(mind) = serde_json::from_str(saved.as_str()) {
-            (self.memory, self.dirty) = (mind, false);
+        if let Ok(memory) = serde_json::from_str(saved.as_str()) {
+            (self.memory, self.dirty) = (memory, false);
         }
     }
 
     pub(super) fn inherit(&mut self, saved: &Json) {
-        if let Ok(mind) = serde_json::from_str::<DriverMemory>(saved.as_str()) {
-            self.memory.explicit = false;
-            self.memory.earlier = mind.session.or(mind.earlier).or(self.memory.earlier.take());
+        if let Ok(memory) = serde_json::from_str::<DriverMemory>(saved.as_str()) {
+            self.memory.session.explicit = false;
+            self.memory.session.earlier =
+                memory.session.id.or(memory.session.earlier).or(self.memory.session.earlier.take());
         }
     }
 
@@ -154,7 +107,7 @@ impl AcpDriver {
         self.memory.pending.insert(id, about);
         if self.memory.pending.len() > MAX_PENDING
             && let Some(oldest) =
-                self.memory.pending.keys().copied().find(|id| Some(*id) != self.memory.prompt)
+                self.memory.pending.keys().copied().find(|id| Some(*id) != self.memory.turn.prompt)
         {
             self.memory.pending.remove(&oldest);
             self.memory.steering.remove(&oldest);
@@ -171,19 +124,19 @@ impl AcpDriver {
                 Some(send::initialize(&id, self.setup.offer))
             }
             AgentCommand::Prompt { wording: PromptBody { text, content }, turn: _ } => {
-                let session = self.memory.session.clone()?;
-                self.memory.last_words.clear();
-                (self.memory.replaying, self.memory.worked) = (false, false);
-                self.memory.prompt = Some(self.memory.next_id);
+                let session = self.memory.session.id.clone()?;
+                self.memory.turn.last_words.clear();
+                (self.memory.session.replaying, self.memory.turn.worked) = (false, false);
+                self.memory.turn.prompt = Some(self.memory.next_id);
                 let id = self.register_request(PendingCall::Prompt);
                 Some(match content {
                     Some(content) => send::prompt_with(&id, &session, content.as_json()),
                     None => send::prompt(&id, &session, text),
                 })
             }
-            AgentCommand::Interrupt { reason: _ } => self.memory.session.as_deref().map(send::cancel),
+            AgentCommand::Interrupt { reason: _ } => self.memory.session.id.as_deref().map(send::cancel),
             AgentCommand::Nudge { message } => {
-                let session = self.memory.session.clone()?;
+                let session = self.memory.session.id.clone()?;
                 self.memory.steering.insert(self.memory.next_id, message.clone());
                 let id = self.register_request(PendingCall::Steer);
                 Some(send::steer(&id, &session, message))
@@ -216,12 +169,12 @@ impl AcpDriver {
                 Some(send::session_list(&id, Some(&self.setup.workspace), None))
             }
             AgentCommand::AbandonTurn => {
-                let prompt = self.memory.prompt.take()?;
+                let prompt = self.memory.turn.prompt.take()?;
                 self.dirty = true;
                 Some(send::cancel_request(&RequestId::number(prompt)))
             }
             AgentCommand::Close => {
-                let session = self.memory.session.clone().filter(|_| self.memory.can.close)?;
+                let session = self.memory.session.id.clone().filter(|_| self.memory.can.close)?;
                 let id = self.register_request(PendingCall::Other);
                 Some(send::session_close(&id, &session))
             }
@@ -283,15 +236,18 @@ impl AcpDriver {
     fn handle_update(&mut self, params: &RawValue, said: &mut Vec<AgentMessage>) {
         let plain = || AgentMessage::Update { params: Json::raw(params) };
         let Some(update) = SessionUpdateParts::read(params) else { return said.push(plain()) };
-        if self.memory.replaying && update.kind.as_deref().is_some_and(|kind| REPLAYED_KINDS.contains(&kind))
+        if self.memory.session.replaying
+            && update.kind.as_deref().is_some_and(|kind| REPLAYED_KINDS.contains(&kind))
         {
             return;
         }
         match update.kind.as_deref() {
             // By far the most.
             Some("agent_message_chunk") => {
-                if let Some(words) = update.text().filter(|_| self.memory.last_words.len() < MAX_LAST_WORDS) {
-                    self.memory.last_words.extend(words.chars().take(MAX_LAST_WORDS));
+                if let Some(words) =
+                    update.text().filter(|_| self.memory.turn.last_words.len() < MAX_LAST_WORDS)
+                {
+                    self.memory.turn.last_words.extend(words.chars().take(MAX_LAST_WORDS));
                 }
                 return said.push(plain());
             }
@@ -299,7 +255,7 @@ impl AcpDriver {
                 return said.push(AgentMessage::Echo(Event::Update(RawMessage(Json::raw(params)))));
             }
             Some("agent_thought_chunk") => {
-                self.memory.worked = true;
+                self.memory.turn.worked = true;
                 return said.push(plain());
             }
             None => return said.push(plain()),
@@ -312,7 +268,7 @@ impl AcpDriver {
         });
         match detail {
             // What is told again was counted before; what is news is in the next sum.
-            UpdateDetail::Usage(_) if self.memory.replaying => {}
+            UpdateDetail::Usage(_) if self.memory.session.replaying => {}
             UpdateDetail::Usage(usage) => said.extend(usage.cost.and_then(|cost| cost_of(&cost))),
             UpdateDetail::Mode(mode) => {
                 self.memory.controls.mode = Some(mode.into_owned());
@@ -326,7 +282,7 @@ impl AcpDriver {
                 said.push(AgentMessage::Title(title.and_then(|title| agent::title(&title))));
             }
             UpdateDetail::Plan(steps) => {
-                self.memory.worked = true;
+                self.memory.turn.worked = true;
                 said.push(AgentMessage::Steps(steps));
             }
             UpdateDetail::Tool(_) | UpdateDetail::Nothing => {}
@@ -334,8 +290,8 @@ impl AcpDriver {
     }
 
     fn tool(&mut self, call: &ToolCall<'_>, params: &RawValue) -> AgentMessage {
-        self.memory.last_words.clear();
-        self.memory.worked = true;
+        self.memory.turn.last_words.clear();
+        self.memory.turn.worked = true;
         let Some(id) = call.id.clone().map(std::borrow::Cow::into_owned) else {
             return AgentMessage::Update { params: Json::raw(params) };
         };
@@ -392,7 +348,7 @@ impl AcpDriver {
             fault: Some(fault(id, FaultCode::UnknownMethod, why)),
         };
         let raw = || params.map_or_else(|| Json::trusted("{}"), Json::raw);
-        self.memory.worked = true;
+        self.memory.turn.worked = true;
         match AcpAgentRequest::read(name, params) {
             Ok(AcpAgentRequest::Permission(permission)) => {
                 AgentMessage::Clearance(self.permission(id, &permission, raw(), text))
@@ -401,7 +357,7 @@ impl AcpDriver {
             Ok(AcpAgentRequest::Unknown) => unknown(id, &format!("unknown method `{name}`")),
             Ok(wanted) => {
                 match host_calls::read_host_call(&id, name, wanted, self.setup.offer, raw, text.as_str()) {
-                    Some(errand) => errand,
+                    Some(call) => call,
                     None => unknown(id, &format!("`{name}` was not offered")),
                 }
             }
@@ -472,7 +428,7 @@ impl AcpDriver {
     ) {
         let number = id.and_then(|id| id.as_json().parse::<u64>().ok());
         let about = number.and_then(|id| self.memory.pending.remove(&id));
-        let late = about == Some(PendingCall::Prompt) && number != self.memory.prompt;
+        let late = about == Some(PendingCall::Prompt) && number != self.memory.turn.prompt;
         let Some(about) = about.filter(|_| !late) else {
             return said.push(AgentMessage::Unknown { message: text.to_json(), fault: None });
         };
@@ -487,7 +443,7 @@ impl AcpDriver {
                 if ErrorAnswer::read(error).trouble != ErrorCause::Auth =>
             {
                 said.push(AgentMessage::Unknown { message: text.to_json(), fault: None });
-                self.memory.replaying = false;
+                self.memory.session.replaying = false;
                 self.handle_resume_failure(about == PendingCall::Resume, error, said);
             }
             (PendingCall::New | PendingCall::Load | PendingCall::Resume, Err(error)) => {
@@ -514,13 +470,13 @@ impl AcpDriver {
         let done = SessionPromptAnswer::read(result);
         let reason = done.as_ref().and_then(|done| done.stop_reason.as_deref()).unwrap_or("unknown");
         let silent = done.as_ref().is_none_or(|done| done.tokens.is_none());
-        let limit = ProviderLimit::from_agent_text(&self.memory.last_words)
+        let limit = ProviderLimit::from_agent_text(&self.memory.turn.last_words)
             .filter(|_| silent && reason == "end_turn");
         if let Some(limit) = limit {
             said.push(limit_message(&limit, Json::raw(result)));
         }
-        if reason == "end_turn" && error_answer::wants_login(&self.memory.last_words) {
-            let message = self.memory.last_words.trim().to_owned();
+        if reason == "end_turn" && error_answer::wants_login(&self.memory.turn.last_words) {
+            let message = self.memory.turn.last_words.trim().to_owned();
             self.report_login_needed(&ErrorAnswer { code: None, message, trouble: ErrorCause::Auth }, said);
         }
         let (stop_reason, params) = (reason.to_owned(), Json::raw(result));
