@@ -191,9 +191,9 @@ impl Supervisor {
     }
 
     /// Answers when the process tree is gone, also if it was before.
-    pub async fn stop(&self, id: SessionId, how: StopMode, by: String) -> Result<StopOutcome, CommandError> {
-        let Some(handle) = self.find(id) else { return self.stop_parked(id, how, by).await };
-        match handle.stop(how, by).await {
+    pub async fn stop(&self, id: SessionId, mode: StopMode, by: String) -> Result<StopOutcome, CommandError> {
+        let Some(handle) = self.find(id) else { return self.stop_parked(id, mode, by).await };
+        match handle.stop(mode, by).await {
             Err(CommandError::Refused(CommandRefusal::Ended)) => {
                 handle.closed().await;
                 Ok(StopOutcome::default())
@@ -206,11 +206,11 @@ impl Supervisor {
     async fn stop_parked(
         &self,
         id: SessionId,
-        how: StopMode,
+        mode: StopMode,
         by: String,
     ) -> Result<StopOutcome, CommandError> {
         if self.is_parked(id).await {
-            match self.command_or_amend(id, SessionInput::Stop { how, by }).await {
+            match self.command_or_amend(id, SessionInput::Stop { mode, by }).await {
                 Ok(()) | Err(CommandError::Refused(CommandRefusal::Ended)) => {}
                 Err(error) => return Err(error),
             }
@@ -251,12 +251,12 @@ impl Supervisor {
         }
         let supervisor = self.clone();
         self.0.tasks.spawn(async move {
-            let farewell = AssertUnwindSafe(actor.run(beginning)).catch_unwind().await;
-            if farewell.is_err() {
+            let task_exit = AssertUnwindSafe(actor.run(beginning)).catch_unwind().await;
+            if task_exit.is_err() {
                 supervisor.salvage(id, handle.observer()).await;
             }
             supervisor.sessions().remove(&id);
-            farewell.into_iter().for_each(TaskExit::notify_stoppers);
+            task_exit.into_iter().for_each(TaskExit::notify_stoppers);
         });
         started.await.unwrap_or(Err(StartError::Command(CommandError::Refused(CommandRefusal::Ended))))
     }

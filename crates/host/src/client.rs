@@ -113,7 +113,7 @@ impl ShimClient {
             control,
             runtime_dir: self.runtime_dir.clone(),
             trim: TrimPace {
-                told: self.consumed,
+                reported: self.consumed,
                 every: (self.runtime_dir.journal_cap_bytes / 4).clamp(1, 1 << 20),
             },
             exit_record: None,

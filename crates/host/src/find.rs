@@ -39,13 +39,13 @@ pub enum LostProcess {
 impl AgentProcess {
     /// Finds the process that lives, or lived, there. `consumed` is the length of its output that is in the
     /// log.
-    pub async fn find(session: &str, keep: &RuntimeDir, consumed: u64) -> Result<Self, LostProcess> {
-        let known = read_meta(&keep.dir);
-        let never = known.is_none() && !keep.dir.join(SOCKET).exists();
+    pub async fn find(session: &str, runtime_dir: &RuntimeDir, consumed: u64) -> Result<Self, LostProcess> {
+        let known = read_meta(&runtime_dir.dir);
+        let never = known.is_none() && !runtime_dir.dir.join(SOCKET).exists();
         // A shim that is there says itself who it is.
-        let meta = known.unwrap_or_else(|| ShimMeta::unknown(session, keep));
-        let care = ShimClient {
-            runtime_dir: keep.clone(),
+        let meta = known.unwrap_or_else(|| ShimMeta::unknown(session, runtime_dir));
+        let client = ShimClient {
+            runtime_dir: runtime_dir.clone(),
             meta,
             consumed,
             stdout: None,
@@ -54,14 +54,14 @@ impl AgentProcess {
         };
         if never {
             // Without even a directory it was not started from here: a copy of the database may be served elsewhere.
-            if keep.dir.exists() {
-                care.end_all().await;
+            if runtime_dir.dir.exists() {
+                client.end_all().await;
                 // A shim that is only about to start finds no place to put its socket, and does not.
-                super::remove(&keep.dir);
+                super::remove(&runtime_dir.dir);
             }
             return Err(LostProcess::NeverRan);
         }
-        care.reach().await
+        client.reach().await
     }
 }
 

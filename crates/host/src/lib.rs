@@ -187,7 +187,7 @@ pub struct AgentProcess {
 /// The shim is told what is in the log now and then, not at every commit.
 #[derive(Debug)]
 struct TrimPace {
-    told: u64,
+    reported: u64,
     every: u64,
 }
 
@@ -210,8 +210,8 @@ impl AgentProcess {
 
     /// Everything up to this offset of the output is in the log.
     pub fn consumed(&mut self, offset: u64) {
-        if offset >= self.trim.told + self.trim.every {
-            self.trim.told = offset;
+        if offset >= self.trim.reported + self.trim.every {
+            self.trim.reported = offset;
             self.send_frame(ShimFrame::Trim(offset));
         }
     }
@@ -294,8 +294,8 @@ impl AgentProcess {
 }
 
 /// Where what is kept of a process's output begins.
-pub fn output_start(keep: &RuntimeDir) -> u64 {
-    journal::start(&keep.dir).unwrap_or(0)
+pub fn output_start(runtime_dir: &RuntimeDir) -> u64 {
+    journal::start(&runtime_dir.dir).unwrap_or(0)
 }
 
 /// Removes what a process left on disk, and the session's directory if it was the last.

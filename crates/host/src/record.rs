@@ -37,8 +37,8 @@ pub(super) struct ShimMeta {
 
 impl ShimMeta {
     /// Returns the record of a shim that has not told us who it is.
-    pub(super) fn unknown(session: &str, keep: &RuntimeDir) -> Self {
-        Self { part: keep.part.clone(), ..Self::unlisted(session) }
+    pub(super) fn unknown(session: &str, runtime_dir: &RuntimeDir) -> Self {
+        Self { part: runtime_dir.part.clone(), ..Self::unlisted(session) }
     }
 
     /// The same without a word about where it belongs but its session.

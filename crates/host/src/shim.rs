@@ -41,7 +41,7 @@ pub const MODE: &str = "__shim";
 #[derive(Debug, Serialize, Deserialize)]
 pub(super) struct ShimOrder {
     pub(super) spec: ProcessSpec,
-    pub(super) keep: RuntimeDir,
+    pub(super) runtime_dir: RuntimeDir,
     /// The protocol version that it is to speak: always the newest, but for tests.
     pub(super) version: u32,
     /// The usual limit on open files: the daemon has raised its own.

@@ -48,20 +48,24 @@ pub fn resolve_program(command: &str, workspace: &Path, path: Option<&OsStr>) ->
 
 impl AgentProcess {
     /// Starts it. The process runs when this returns; if it does not within `limit`, nothing of it is left.
-    pub async fn spawn(spec: ProcessSpec, keep: &RuntimeDir, limit: Duration) -> Result<Self, SpawnError> {
+    pub async fn spawn(
+        spec: ProcessSpec,
+        runtime_dir: &RuntimeDir,
+        limit: Duration,
+    ) -> Result<Self, SpawnError> {
         let (program, session) = (spec.program.display().to_string(), spec.session.clone());
         let mut child = None;
-        let cause = match tokio::time::timeout(limit, start(spec, keep, &mut child)).await {
+        let cause = match tokio::time::timeout(limit, start(spec, runtime_dir, &mut child)).await {
             Ok(Ok(meta)) => {
-                let care = ShimClient {
-                    runtime_dir: keep.clone(),
+                let client = ShimClient {
+                    runtime_dir: runtime_dir.clone(),
                     meta,
                     consumed: 0,
                     stdout: None,
                     child,
                     accepted: None,
                 };
-                match care.reach().await {
+                match client.reach().await {
                     Ok(process) => return Ok(process),
                     Err(lost) => lost.to_string(), // and ended
                 }
@@ -72,27 +76,31 @@ impl AgentProcess {
                     child.start_kill().ok(); // it may have gone by itself
                     child.wait().await.ok(); // reaped, that is all
                 }
-                let meta = ShimMeta::unknown(&session, keep);
-                let (keep, accepted) = (keep.clone(), None);
-                ShimClient { runtime_dir: keep, meta, consumed: 0, stdout: None, child: None, accepted }
+                let meta = ShimMeta::unknown(&session, runtime_dir);
+                let (runtime_dir, accepted) = (runtime_dir.clone(), None);
+                ShimClient { runtime_dir, meta, consumed: 0, stdout: None, child: None, accepted }
                     .end_all()
                     .await;
                 format!("no process after {} s", limit.as_secs())
             }
         };
-        super::remove(&keep.dir);
+        super::remove(&runtime_dir.dir);
         Err(SpawnError::Failed { program, cause })
     }
 }
 
 /// Leaves the shim in `shim` as soon as it runs, for whoever has to end it.
-async fn start(spec: ProcessSpec, keep: &RuntimeDir, shim: &mut Option<Child>) -> io::Result<ShimMeta> {
-    let dir = &keep.dir;
+async fn start(
+    spec: ProcessSpec,
+    runtime_dir: &RuntimeDir,
+    shim: &mut Option<Child>,
+) -> io::Result<ShimMeta> {
+    let dir = &runtime_dir.dir;
     DirBuilder::new().recursive(true).mode(0o700).create(dir)?;
     let log = OpenOptions::new().create(true).append(true).mode(0o600).open(dir.join("shim.log"))?;
     // This very program, also if another one has taken its place on disk. Its environment is the agent's to read.
     // Where it is only a part of its session, whoever is below it is known by it.
-    let mark = keep.part.as_ref().map(|_| (SESSION_VARIABLE, spec.session.as_str()));
+    let mark = runtime_dir.part.as_ref().map(|_| (SESSION_VARIABLE, spec.session.as_str()));
     let child = Command::new("/proc/self/exe")
         .arg(MODE)
         .env_clear()
@@ -102,8 +110,12 @@ async fn start(spec: ProcessSpec, keep: &RuntimeDir, shim: &mut Option<Child>) -
         .stderr(log)
         .spawn()?;
     let child = shim.insert(child);
-    let order =
-        ShimOrder { spec, keep: keep.clone(), version: version(), open_files: super::usual_open_files() };
+    let order = ShimOrder {
+        spec,
+        runtime_dir: runtime_dir.clone(),
+        version: version(),
+        open_files: super::usual_open_files(),
+    };
     match ask(child, &order).await? {
         ShimAnswer::Runs(meta) => Ok(*meta),
         ShimAnswer::Failed(cause) => {

@@ -270,8 +270,8 @@ async fn retention_takes_whole_ended_sessions_oldest_first_and_readers_are_told(
     let recent = db.create(ended(9 * DAY)).await;
     db.say(recent, &["d"]).await;
 
-    let (how, by) = (StopMode::Stop, "ana".to_owned());
-    let event = Event::SessionStopping(SessionStopping { how, by, again: false, why: None });
+    let (mode, by) = (StopMode::Stop, "ana".to_owned());
+    let event = Event::SessionStopping(SessionStopping { mode, by, to_restart: false, why: None });
     let stopping = NewEvent { at: Time::from_millis(8), event };
     db.put(SessionWrite { events: vec![stopping], ..write(recent) }).await.unwrap();
     let swept = db.store.sweep(5, 0, Time::from_millis(10 * DAY)).await.unwrap();

@@ -277,7 +277,7 @@ pub enum AgentCommand {
         message: String,
     },
     Fault(RequestFault),
-    /// An errand of the agent's was carried out.
+    /// A host call of the agent was performed.
     Reply {
         request: RequestId,
         reply: HostCallReply,

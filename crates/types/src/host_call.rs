@@ -56,7 +56,7 @@ pub enum TerminalOperation {
     Release,
 }
 
-/// What is answered to an errand that was carried out.
+/// The answer to a host call that was performed.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum HostCallReply {
     Content(String),

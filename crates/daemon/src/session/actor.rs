@@ -7,7 +7,6 @@ use std::collections::{BTreeMap, VecDeque};
 use std::sync::Arc;
 use std::time::Duration;
 
-use bytes::BytesMut;
 use tokio::sync::{oneshot, watch};
 use tokio_util::sync::CancellationToken;
 use tracing::Instrument;
@@ -63,9 +62,9 @@ pub struct ProcessPlan {
 }
 
 impl ProcessPlan {
-    fn step_settings<'a>(&'a self, vigil: &'a WatchPolicy, spent_elsewhere: u64) -> StepSettings<'a> {
+    fn step_settings<'a>(&'a self, watch_policy: &'a WatchPolicy, spent_elsewhere: u64) -> StepSettings<'a> {
         let (startup, command_fingerprint) = (self.startup_timeout, self.command_fingerprint.as_str());
-        StepSettings { watch_policy: vigil, startup, command_fingerprint, spent_elsewhere }
+        StepSettings { watch_policy, startup, command_fingerprint, spent_elsewhere }
     }
 }
 
@@ -130,6 +129,19 @@ pub use output::quarantined_lines;
 
 pub type StartReceiver = oneshot::Receiver<Result<(), StartError>>;
 
+/// The callers who wait for something that the session does.
+#[derive(Default)]
+struct PendingReplies {
+    starting: Option<oneshot::Sender<Result<(), StartError>>>,
+    /// The command that had the first process of a deferred session started.
+    first_start: Option<DeliverySender>,
+    /// The commands that wait to hear that a message has arrived, by the message's number.
+    arrivals: Vec<(u64, DeliverySender)>,
+    stoppers: Vec<oneshot::Sender<Result<StopOutcome, CommandError>>>,
+    /// What the stoppers are told once the process is gone.
+    stopped: StopOutcome,
+}
+
 /// The owner of one session, before it runs.
 pub struct SessionActor {
     state: SessionState,
@@ -139,28 +151,12 @@ pub struct SessionActor {
     /// True while there is too little free disk: the agent's output stays in its pipe.
     paused: watch::Receiver<bool>,
     process: Option<AgentProcess>,
-    /// Output that has not been made into events yet.
-    buf: BytesMut,
-    /// The offset in the output up to which whole messages have been read.
-    consumed: u64,
-    /// The offset in the output up to which the log goes; blank lines leave nothing in it.
-    committed: u64,
-    /// Taken by the framer for a message that is not whole yet: to be read again by the next daemon.
-    held: u64,
-    /// `buf` may hold another whole message.
-    more: bool,
-    rejections: u32,
-    starting: Option<oneshot::Sender<Result<(), StartError>>>,
-    /// The waiting command that had the first process of a deferred session started.
-    waking: Option<DeliverySender>,
-    stoppers: Vec<oneshot::Sender<Result<StopOutcome, CommandError>>>,
-    stopped: StopOutcome,
+    output: output::OutputCursor,
+    replies: PendingReplies,
     /// A stop that was carried out while the store did not work: recorded with whatever is recorded next.
     unrecorded: Vec<StepEffect>,
     /// News that came while an earlier write was tried again. Bounded: at most what is under way, and the exit.
     deferred_news: VecDeque<ProcessEvent>,
-    /// The commands that wait to hear that a message has arrived, by the message's number.
-    arrivals: Vec<(u64, DeliverySender)>,
     /// The launch description goes into the first snapshot.
     launch: Option<String>,
     /// The store and this session disagree: nothing more can be recorded.
@@ -207,7 +203,7 @@ impl SessionActor {
         leave: CancellationToken,
         generation: u32,
     ) -> (Self, SessionHandle, StartReceiver) {
-        let (handle, desk) = SessionHandle::new(state.id(), state.spec().name.clone(), generation);
+        let (handle, mailbox) = SessionHandle::new(state.id(), state.spec().name.clone(), generation);
         let (starting, started) = oneshot::channel();
         let reassessment = reassess::PolicyReassessment::new(plan.assessor.policy());
         let actor = Self {
@@ -215,22 +211,13 @@ impl SessionActor {
             state,
             plan,
             store,
-            mailbox: desk,
+            mailbox,
             paused,
             process: None,
-            buf: BytesMut::new(),
-            consumed: 0,
-            committed: 0,
-            held: 0,
-            more: false,
-            rejections: 0,
-            starting: Some(starting),
-            waking: None,
-            stoppers: Vec::new(),
-            stopped: StopOutcome::default(),
+            output: output::OutputCursor::default(),
+            replies: PendingReplies { starting: Some(starting), ..PendingReplies::default() },
             unrecorded: Vec::new(),
             deferred_news: VecDeque::new(),
-            arrivals: Vec::new(),
             abandoned: false,
             looking: None,
             host_calls: host_calls::RunningHostCalls::default(),
@@ -319,11 +306,11 @@ impl SessionActor {
             step = self.reassessment.next() => self.reassessed(step).await,
             () = until(self.state.next_expiry()) => self.absorb(vec![SessionInput::Expire], None).await,
             () = until(due) => self.look().await,
-            () = std::future::ready(()), if may_read && self.more => self.digest().await,
+            () = std::future::ready(()), if may_read && self.output.more => self.digest().await,
             Some(chunk) = process.output.recv(), if may_read => {
-                self.buf.extend_from_slice(&chunk);
-                while self.buf.len() < BATCH_BYTES && let Ok(chunk) = process.output.try_recv() {
-                    self.buf.extend_from_slice(&chunk);
+                self.output.buf.extend_from_slice(&chunk);
+                while self.output.buf.len() < BATCH_BYTES && let Ok(chunk) = process.output.try_recv() {
+                    self.output.buf.extend_from_slice(&chunk);
                 }
                 self.digest().await;
             }
@@ -336,20 +323,20 @@ impl SessionActor {
     }
 
     async fn handle_news(&mut self, news: ProcessEvent) {
-        let (mut settled, mut departure) = (Vec::new(), None);
+        let (mut settled, mut process_exit) = (Vec::new(), None);
         let mut next = Some(news);
         while let Some(news) = next {
             match news {
                 ProcessEvent::Written { n } => settled.push((n, None)),
                 ProcessEvent::Failed { n, cause } => settled.push((n, Some(cause))),
-                ProcessEvent::Exited(gone) => departure = Some(gone),
+                ProcessEvent::Exited(exit) => process_exit = Some(exit),
             }
-            let process = self.process.as_mut().filter(|_| departure.is_none());
+            let process = self.process.as_mut().filter(|_| process_exit.is_none());
             next = self.deferred_news.pop_front().or_else(|| process?.events.try_recv().ok());
         }
         self.settle(settled).await;
-        if let Some(departure) = departure {
-            self.exited(departure).await;
+        if let Some(process_exit) = process_exit {
+            self.exited(process_exit).await;
         }
     }
 
@@ -369,7 +356,7 @@ impl SessionActor {
         failpoint::visit("news.committed");
         // Messages are settled in order: what is below the last one is settled too.
         let last = causes.last_key_value().map(|(n, _)| *n);
-        for (n, on_its_way) in self.arrivals.extract_if(.., |(n, _)| Some(*n) <= last) {
+        for (n, on_its_way) in self.replies.arrivals.extract_if(.., |(n, _)| Some(*n) <= last) {
             let delivery = match causes.remove(&n) {
                 Some(Some(cause)) => Delivery::Failed(cause),
                 _ => Delivery::Delivered,
@@ -380,13 +367,15 @@ impl SessionActor {
 
     /// A request for a clearance is looked at before it is recorded.
     fn assessed(&self, ask: ClearanceRequest) -> impl Future<Output = SessionInput> + Send + use<> {
-        let (judge, about, asked) = (Arc::clone(&self.plan.assessor), self.state.spec().clone(), ask.clone());
-        let (fallback, who) = (Arc::clone(&judge), about.clone());
+        let (assessor, spec, asked) =
+            (Arc::clone(&self.plan.assessor), self.state.spec().clone(), ask.clone());
+        let (fallback, who) = (Arc::clone(&assessor), spec.clone());
         // With nothing to look at but its words, it takes no time. Otherwise on a thread of its own: it may follow links on a
         // file system that takes its time.
         let simple = ask.file_path.is_none() && ask.diff.is_none() && ask.command.is_none();
-        let at_once = simple.then(|| judge.assess(&about, &asked));
-        let assessing = (!simple).then(|| tokio::task::spawn_blocking(move || judge.assess(&about, &asked)));
+        let at_once = simple.then(|| assessor.assess(&spec, &asked));
+        let assessing =
+            (!simple).then(|| tokio::task::spawn_blocking(move || assessor.assess(&spec, &asked)));
         async move {
             let later = async { tokio::time::timeout(ASSESSING, assessing?).await.ok()?.ok() };
             let assessed = match at_once {
@@ -402,9 +391,9 @@ impl SessionActor {
     }
 
     /// Only what is limited is counted.
-    fn spent_elsewhere(&self, vigil: &WatchPolicy) -> u64 {
+    fn spent_elsewhere(&self, watch_policy: &WatchPolicy) -> u64 {
         let spent = &self.state.agent_info().spent;
-        if spent.cost_micros == 0 && vigil.spend.per_day.is_none() {
+        if spent.cost_micros == 0 && watch_policy.spend.per_day.is_none() {
             return 0;
         }
         let today = agent::day(Time::now());
@@ -416,9 +405,9 @@ impl SessionActor {
     }
 
     fn step(&mut self, input: SessionInput, effects: &mut Vec<StepEffect>) -> Result<(), CommandRefusal> {
-        let vigil = self.watch_policy();
-        let spent_elsewhere = self.spent_elsewhere(&vigil);
-        let settings = self.plan.step_settings(&vigil, spent_elsewhere);
+        let watch_policy = self.watch_policy();
+        let spent_elsewhere = self.spent_elsewhere(&watch_policy);
+        let settings = self.plan.step_settings(&watch_policy, spent_elsewhere);
         commit::step(&mut self.state, settings, input, effects)
     }
 
@@ -436,10 +425,10 @@ impl SessionActor {
     ) {
         let mut effects = std::mem::take(&mut self.unrecorded);
         effects.reserve(inputs.len() + 4);
-        let vigil = self.watch_policy();
-        let spent_elsewhere = self.spent_elsewhere(&vigil);
+        let watch_policy = self.watch_policy();
+        let spent_elsewhere = self.spent_elsewhere(&watch_policy);
         for input in inputs {
-            let settings = self.plan.step_settings(&vigil, spent_elsewhere);
+            let settings = self.plan.step_settings(&watch_policy, spent_elsewhere);
             let stepped = commit::step(&mut self.state, settings, input, &mut effects);
             if let Err(refused) = stepped {
                 tracing::error!(%refused, "what happened was refused");
@@ -494,7 +483,7 @@ impl SessionActor {
         write.consumed = consumed.or(write.consumed);
         // What a driver remembers goes with how far it has read.
         if write.snapshot.is_some() && self.state.driver().is_some() {
-            write.consumed.get_or_insert(self.consumed);
+            write.consumed.get_or_insert(self.output.consumed);
         }
         if let Some(snapshot) = &mut write.snapshot {
             snapshot.launch.clone_from(&self.launch);
@@ -521,7 +510,7 @@ impl SessionActor {
     }
 
     fn answer_start(&mut self, result: Result<(), StartError>) {
-        if let Some(starting) = self.starting.take() {
+        if let Some(starting) = self.replies.starting.take() {
             starting.send(result).ok(); // the caller may have gone; the session lives on
         }
     }
@@ -532,10 +521,10 @@ impl SessionActor {
         } else if !self.abandoned && self.process.is_some() {
             tracing::info!(session.id = %self.state.id(), "the agent is left running");
         }
-        let stopped = self.state.is_ended().then_some(self.stopped);
+        let stopped = self.state.is_ended().then_some(self.replies.stopped);
         if let Some(process) = self.process {
             process.leave().await;
         }
-        TaskExit { stoppers: self.stoppers, stopped }
+        TaskExit { stoppers: self.replies.stoppers, stopped }
     }
 }

@@ -75,11 +75,11 @@ impl Supervisor {
             Some(None) => {
                 open = self.open_requests(id).await?;
                 let memo = self.memo_of(id, &kept).await?;
-                (SessionState::new(memo.about.clone()), None, Some(memo.launch()), UNREADABLE)
+                (SessionState::new(memo.spec.clone()), None, Some(memo.launch()), UNREADABLE)
             }
             None => {
                 let memo = self.memo_of(id, &kept).await?;
-                (SessionState::new(memo.about.clone()), Some(memo.program()), Some(memo.launch()), UNKNOWN)
+                (SessionState::new(memo.spec.clone()), Some(memo.program()), Some(memo.launch()), UNKNOWN)
             }
         };
         // What ran for it beside it answers nobody any more.
@@ -115,7 +115,7 @@ impl Supervisor {
             created_at: record.created_at,
             ..self.placeholder_spec(id)
         });
-        let mut state = SessionState::new(memo.about.clone());
+        let mut state = SessionState::new(memo.spec.clone());
         let (generation, open) = (record.generation, self.open_requests(id).await?);
         let adoption =
             AdoptedProcess { generation, pid: None, created: None, why: UNREADABLE.to_owned(), open };
@@ -159,16 +159,16 @@ impl Supervisor {
     /// session has stays with that.
     async fn memo_of(&self, id: SessionId, kept: &GenerationDir) -> Result<SessionMemo, StoreError> {
         let memo = kept.memo().and_then(|memo| serde_json::from_str::<SessionMemo>(&memo).ok());
-        let mut memo = memo.filter(|memo| memo.about.id == id).unwrap_or_else(|| {
+        let mut memo = memo.filter(|memo| memo.spec.id == id).unwrap_or_else(|| {
             let workspace = kept.workspace().unwrap_or_else(|| PathBuf::from("/"));
             SessionMemo::of_nothing(SessionSpec { workspace, ..self.placeholder_spec(id) })
         });
-        if let Some(name) = memo.about.name.clone() {
+        if let Some(name) = memo.spec.name.clone() {
             let taken = |record: &SessionRecord| record.id != id && record.phase.is_live();
             let found = self.store().session(name).await?;
             if !matches!(&found, IdLookup::None) && !matches!(&found, IdLookup::One(record) if !taken(record))
             {
-                memo.about.name = None;
+                memo.spec.name = None;
             }
         }
         Ok(memo)

@@ -33,7 +33,7 @@ pub struct ActivePolicy {
     rules: Rules,
     pub loaded_at: Time,
     grants: Vec<(Grant, Rules)>,
-    vigils: WatchPolicies,
+    watch_policies: WatchPolicies,
 }
 
 impl ActivePolicy {
@@ -48,8 +48,8 @@ impl ActivePolicy {
             tracing::error!(%error, "rules that cannot be used: people are asked about everything");
             Rules::default()
         });
-        let vigils = WatchPolicies::new(&config);
-        Self { config, rules, loaded_at, grants, vigils }
+        let watch_policies = WatchPolicies::new(&config);
+        Self { config, rules, loaded_at, grants, watch_policies }
     }
 
     /// Returns the terms on which a request of this risk is decided. The clock never approves a request that
@@ -78,7 +78,7 @@ impl ActivePolicy {
 
     /// The text of a nudge for an agent of this profile.
     pub fn nudge_text(&self, agent: Option<&str>) -> String {
-        self.vigils.of(agent).nudge_text.clone()
+        self.watch_policies.of(agent).nudge_text.clone()
     }
 
     pub fn rules(&self) -> &Rules {
@@ -155,10 +155,10 @@ fn ruling(found: policy::PolicyRuling) -> Ruling {
 }
 
 /// Returns the subject that policy looks at, for a request that is being made.
-fn subject_of_request(about: &SessionSpec, ask: &ClearanceRequest) -> PolicyRequest {
+fn subject_of_request(spec: &SessionSpec, ask: &ClearanceRequest) -> PolicyRequest {
     PolicyRequest {
-        agent: about.agent.clone(),
-        workspace: about.workspace.clone(),
+        agent: spec.agent.clone(),
+        workspace: spec.workspace.clone(),
         tool: tool(ask.tool.as_deref(), ask.command.is_some(), ask.diff.is_some() || ask.file_path.is_some()),
         title: ask.title.clone(),
         paths: ask.file_path.iter().chain(&ask.more_paths).cloned().collect(),
@@ -256,15 +256,15 @@ impl RequestAssessor for PolicyEngine {
         others.fold(0, u64::saturating_add)
     }
 
-    fn watch_policy(&self, about: &SessionSpec) -> Arc<WatchPolicy> {
-        self.in_force().vigils.of(about.agent.as_deref())
+    fn watch_policy(&self, spec: &SessionSpec) -> Arc<WatchPolicy> {
+        self.in_force().watch_policies.of(spec.agent.as_deref())
     }
 
-    fn assess(&self, about: &SessionSpec, ask: &ClearanceRequest) -> RequestAssessment {
+    fn assess(&self, spec: &SessionSpec, ask: &ClearanceRequest) -> RequestAssessment {
         let now = self.in_force();
-        let request = policy::resolve(subject_of_request(about, ask));
+        let request = policy::resolve(subject_of_request(spec, ask));
         let assessment = policy::assess(&request);
-        let ruling = now.rule_under(about.preset, &request, &assessment, Time::now());
+        let ruling = now.rule_under(spec.preset, &request, &assessment, Time::now());
         let forbidden_by = policy::forbidden_by(&request, &assessment);
         let policy::RiskAssessment { risk, computed, reasons: why } = assessment;
         RequestAssessment { risk, computed, why, forbidden_by, ..now.terms(risk, ruling) }
@@ -274,22 +274,22 @@ impl RequestAssessor for PolicyEngine {
         self.version.subscribe()
     }
 
-    fn rule_pending(&self, about: &SessionSpec, clearance: &Clearance) -> Ruling {
+    fn rule_pending(&self, spec: &SessionSpec, clearance: &Clearance) -> Ruling {
         let force = self.in_force();
-        let request = policy::resolve(of_clearance(about.agent.clone(), about.workspace.clone(), clearance));
+        let request = policy::resolve(of_clearance(spec.agent.clone(), spec.workspace.clone(), clearance));
         let mut assessment = policy::assess(&request);
         // People were shown this risk, and nothing is allowed that was riskier when it was asked.
         assessment.risk = assessment.risk.max(clearance.risk.level());
         let now = Time::now();
-        if clearance.needed > 1 && policy::forbids(about.preset, &request, &assessment).is_none() {
+        if clearance.needed > 1 && policy::forbids(spec.preset, &request, &assessment).is_none() {
             return force.by_rules(&request, &assessment, now); // it takes several people, whatever one of them granted
         }
-        force.rule_under(about.preset, &request, &assessment, now)
+        force.rule_under(spec.preset, &request, &assessment, now)
     }
 
-    fn unassessed(&self, about: &SessionSpec) -> RequestAssessment {
+    fn unassessed(&self, spec: &SessionSpec) -> RequestAssessment {
         let why = "it could not be looked at in time".to_owned();
-        let ruling = match about.preset {
+        let ruling = match spec.preset {
             Preset::Full => Ruling { outcome: Outcome::Ask, rule: None, why: why.clone(), whom: Vec::new() },
             preset => forbidden_by(preset, format!("{} denies it: {why}", preset.rule())),
         };

@@ -105,7 +105,7 @@ struct AgentEnd {
 
 impl ShimLoop {
     pub(super) fn start(order: &ShimOrder) -> io::Result<Self> {
-        std::env::set_current_dir(&order.keep.dir)?;
+        std::env::set_current_dir(&order.runtime_dir.dir)?;
         // Whatever takes the daemon's group or terminal down must not take us along.
         nix::unistd::setsid()?;
         nix::sys::prctl::set_child_subreaper(true)?;
@@ -118,7 +118,7 @@ impl ShimLoop {
         let here = Path::new(".");
         let journal = journal::JournalWriter::create(here)?;
         let link = DaemonLink::listen(SOCKET)?;
-        let daemon_lock = DaemonLock::around(&order.keep.dir);
+        let daemon_lock = DaemonLock::around(&order.runtime_dir.dir);
         let ProcessSpec { cgroup, limits, session, .. } = &order.spec;
         // Without one, the tree is ended by sweeping it, and limits are the system's own.
         let made = cgroup.as_ref().and_then(|dir| Cgroup::create(dir, limits).ok());
@@ -135,7 +135,7 @@ impl ShimLoop {
             agent: agent.identity,
             session: session.clone(),
             cgroup: order.spec.cgroup.clone().filter(|_| cgroup.is_some()),
-            part: order.keep.part.clone(),
+            part: order.runtime_dir.part.clone(),
             memo: order.spec.memo.clone(),
             stdout: nix::sys::stat::fstat(&agent.stdout).ok().map(|stat| stat.st_ino),
             place: DirectoryPlace::of(Path::new(".")),
@@ -153,7 +153,7 @@ impl ShimLoop {
             output: JournaledOutput {
                 stdout: Some(agent.stdout),
                 journal,
-                journal_cap: order.keep.journal_cap_bytes,
+                journal_cap: order.runtime_dir.journal_cap_bytes,
                 seen: 0,
                 disk_full: None,
                 can_splice: true,
@@ -161,7 +161,7 @@ impl ShimLoop {
             },
             stderr: Some(agent.stderr),
             input: StdinQueue::new(agent.stdin),
-            errlog: ErrLog::create(order.keep.stderr_tail_bytes.max(64 * 1024) as u64),
+            errlog: ErrLog::create(order.runtime_dir.stderr_tail_bytes.max(64 * 1024) as u64),
             link,
             daemon_lock,
             signals,

@@ -3,7 +3,7 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use super::output::OutputLine;
+use super::output::{OutputCursor, OutputLine};
 use super::{FoundProcess, SessionActor, StartError, until};
 use crate::session::commit::AfterCommit;
 use crate::session::handle::StopOutcome;
@@ -20,7 +20,7 @@ impl SessionActor {
     /// Goes on where an earlier daemon stopped.
     pub(super) async fn take_up(&mut self, found: FoundProcess) {
         self.mailbox.publish(found.process.observer());
-        (self.consumed, self.committed) = (found.consumed, found.consumed);
+        (self.output.consumed, self.output.committed) = (found.consumed, found.consumed);
         let pid = found.process.identity.pid;
         self.process = Some(found.process);
         // It may have been started and not recorded.
@@ -42,8 +42,8 @@ impl SessionActor {
         self.settle(settled).await;
         self.resume_host_calls().await;
         // It may have been told to stop and died before it told the shim, which heeds the first time only.
-        if let Some(how) = self.state.stopping() {
-            self.perform(vec![AfterCommit::Stop(how)]);
+        if let Some(mode) = self.state.stopping() {
+            self.perform(vec![AfterCommit::Stop(mode)]);
         }
         self.answer_start(Ok(()));
     }
@@ -66,15 +66,17 @@ impl SessionActor {
                 failpoint::visit("spawned.committed");
                 self.answer_start(Ok(()));
                 // What is told first may be what it was started for.
-                if let (Some(waking), Some(n)) = (self.waking.take(), self.state.under_way(u64::MAX).last()) {
-                    self.arrivals.push((n, waking));
+                if let (Some(wake_reply), Some(n)) =
+                    (self.replies.first_start.take(), self.state.under_way(u64::MAX).last())
+                {
+                    self.replies.arrivals.push((n, wake_reply));
                 }
             }
             Err(cause) => {
                 tracing::warn!(?cause, "the agent could not be started");
                 self.absorb(vec![SessionInput::SpawnFailed { cause: cause.clone() }], None).await;
-                if let Some(waking) = self.waking.take() {
-                    waking.send(Delivery::Failed(cause.clone())).ok(); // the caller may have gone
+                if let Some(wake_reply) = self.replies.first_start.take() {
+                    wake_reply.send(Delivery::Failed(cause.clone())).ok(); // the caller may have gone
                 }
                 self.answer_start(Err(StartError::SpawnFailed(cause)));
             }
@@ -85,9 +87,14 @@ impl SessionActor {
     pub(super) async fn lost(&mut self, reason: String) {
         self.resume_host_calls().await;
         self.finish_host_calls().await;
-        let gone = AgentExit { reason, unanswered: self.plan.driver.unanswered(), ..AgentExit::default() };
-        self.absorb_with(vec![SessionInput::Exited(Box::new(gone))], None, vec![OutgoingChange::Cleared])
-            .await;
+        let agent_exit =
+            AgentExit { reason, unanswered: self.plan.driver.unanswered(), ..AgentExit::default() };
+        self.absorb_with(
+            vec![SessionInput::Exited(Box::new(agent_exit))],
+            None,
+            vec![OutgoingChange::Cleared],
+        )
+        .await;
         self.answer_start(Ok(()));
     }
 
@@ -132,52 +139,56 @@ impl SessionActor {
                 _ => None, // it is not told twice rather than not started
             },
         };
-        let again = Arc::clone(&self.plan.next_plan);
-        self.plan = again(self.state.generation() + 1);
+        let next_plan = Arc::clone(&self.plan.next_plan);
+        self.plan = next_plan(self.state.generation() + 1);
         if !self.state.is_waking() {
             self.plan.driver.inherit(self.state.driver());
         }
-        self.buf.clear();
-        (self.consumed, self.committed, self.held) = (0, 0, 0);
-        (self.more, self.rejections) = (false, 0);
-        self.arrivals.clear(); // numbers begin anew
+        self.output = OutputCursor::default();
+        self.replies.arrivals.clear(); // numbers begin anew
         self.absorb(vec![SessionInput::Restart { prompt }], None).await;
         failpoint::visit("restart.committed");
         self.spawn().await;
     }
 
     /// The process is gone: what it had said before is made into events first.
-    pub(super) async fn exited(&mut self, departure: ProcessExit) {
+    pub(super) async fn exited(&mut self, process_exit: ProcessExit) {
         while let Some(chunk) = match &mut self.process {
             Some(process) => process.output.recv().await,
             None => None,
         } {
-            self.buf.extend_from_slice(&chunk);
-            self.more = true;
-            while self.more {
+            self.output.buf.extend_from_slice(&chunk);
+            self.output.more = true;
+            while self.output.more {
                 self.digest().await;
             }
         }
         loop {
-            let before = self.buf.len();
-            let frames: Vec<_> = std::iter::from_fn(|| self.plan.framer.finish(&mut self.buf)).collect();
+            let before = self.output.buf.len();
+            let frames: Vec<_> =
+                std::iter::from_fn(|| self.plan.framer.finish(&mut self.output.buf)).collect();
             if frames.is_empty() {
                 break;
             }
-            self.consumed += std::mem::take(&mut self.held) + (before - self.buf.len()) as u64;
-            let end = self.consumed;
+            self.output.consumed +=
+                std::mem::take(&mut self.output.held_bytes) + (before - self.output.buf.len()) as u64;
+            let end = self.output.consumed;
             self.digest_lines(frames.into_iter().map(|frame| OutputLine { frame, end }).collect()).await;
         }
-        let ProcessExit { exit, reason, steps, killed, stderr_tail, written, rescued } = departure;
+        let ProcessExit { exit, reason, steps, killed, stderr_tail, written, rescued } = process_exit;
         // What was in its pipe by then has arrived, whether we were told or not.
         self.settle(self.state.under_way(written).map(|n| (n, None)).collect()).await;
-        self.stopped = StopOutcome { steps: steps.clone(), killed, unrecorded: false };
+        self.replies.stopped = StopOutcome { steps: steps.clone(), killed, unrecorded: false };
         failpoint::visit("exit.heard");
         self.finish_host_calls().await;
         let unanswered = self.plan.driver.unanswered();
-        let gone = AgentExit { exit, reason, steps, killed, stderr_tail, unanswered, rescued };
-        self.absorb_with(vec![SessionInput::Exited(Box::new(gone))], None, vec![OutgoingChange::Cleared])
-            .await;
+        let agent_exit = AgentExit { exit, reason, steps, killed, stderr_tail, unanswered, rescued };
+        self.absorb_with(
+            vec![SessionInput::Exited(Box::new(agent_exit))],
+            None,
+            vec![OutgoingChange::Cleared],
+        )
+        .await;
         failpoint::visit("exit.committed");
         if let Some(process) = self.process.take() {
             process.remove_files();

@@ -32,9 +32,9 @@ fn session_list(result: Json, ok: bool) -> Event {
 }
 
 /// Banners and noise are no work; the first usable message is.
-fn is_work(said: &AgentMessage) -> bool {
+fn is_work(message: &AgentMessage) -> bool {
     !matches!(
-        said,
+        message,
         AgentMessage::Rejected { .. }
             | AgentMessage::Unknown { .. }
             | AgentMessage::Echo(_)
@@ -68,8 +68,8 @@ impl SessionState {
     }
 
     fn speaks(&mut self, out: &mut EffectSink<'_, '_>) {
-        if !self.turns.spoke {
-            self.turns.spoke = true;
+        if !self.turns.has_spoken {
+            self.turns.has_spoken = true;
             if !self.agent_owns_turns() {
                 self.begin_turn("agent", out);
             }
@@ -77,8 +77,8 @@ impl SessionState {
     }
 
     /// The end of another turn than the one that runs: kept, and nothing ends.
-    fn is_late_end(&mut self, said: &AgentMessage, out: &mut EffectSink<'_, '_>) -> bool {
-        let AgentMessage::TurnEnd { turn, message, .. } = said else { return false };
+    fn is_late_end(&mut self, message: &AgentMessage, out: &mut EffectSink<'_, '_>) -> bool {
+        let AgentMessage::TurnEnd { turn, message, .. } = message else { return false };
         if !self.takes_late_end(*turn) {
             return false;
         }
@@ -87,26 +87,26 @@ impl SessionState {
         true
     }
 
-    fn note_activity(&mut self, said: &AgentMessage, out: &mut EffectSink<'_, '_>) {
-        match said {
+    fn note_activity(&mut self, message: &AgentMessage, out: &mut EffectSink<'_, '_>) {
+        match message {
             AgentMessage::Heartbeat { fingerprint, .. } => self.beats(*fingerprint, out),
             // The agent lets go of a turn that we cancelled: that does not mean that it will work.
-            AgentMessage::TurnEnd { .. } if self.turns.cancelled_by.is_some() => {}
+            AgentMessage::TurnEnd { .. } if self.turns.cancel_deadline.is_some() => {}
             AgentMessage::Echo(_) => {}
             _ => self.alive("output", out),
         }
-        if is_work(said) {
+        if is_work(message) {
             self.speaks(out);
         }
     }
 
-    pub(super) fn agent_message(&mut self, said: AgentMessage, out: &mut EffectSink<'_, '_>) {
-        self.not_quiet(Some(&said), out);
-        if self.is_late_end(&said, out) {
+    pub(super) fn agent_message(&mut self, message: AgentMessage, out: &mut EffectSink<'_, '_>) {
+        self.not_quiet(Some(&message), out);
+        if self.is_late_end(&message, out) {
             return;
         }
-        self.note_activity(&said, out);
-        match said {
+        self.note_activity(&message, out);
+        match message {
             AgentMessage::Status { params } => out.record(Event::Status(RawMessage(params))),
             AgentMessage::Heartbeat { params, progress, fingerprint: _, steps } => {
                 out.record(Event::Heartbeat(RawMessage(params)));
@@ -138,10 +138,10 @@ impl SessionState {
                 prompt_capabilities,
                 info,
             } => {
-                self.agent.lists = supports_session_list;
-                self.agent.told.takes = Some(prompt_capabilities);
+                self.agent.supports_session_list = supports_session_list;
+                self.agent.info.takes = Some(prompt_capabilities);
                 if !resumed {
-                    self.agent.told.spent.reset_process_cost();
+                    self.agent.info.spent.reset_process_cost();
                 }
                 self.ready(supports_steering, Some(info), !resumed, out);
             }
@@ -183,7 +183,7 @@ impl SessionState {
                 out.record(unknown(message));
             }
             AgentMessage::TurnEnd { stop_reason, tokens, params, failed, .. } => {
-                self.agent.told.spent.add_turn(tokens);
+                self.agent.info.spent.add_turn(tokens);
                 self.agent_ends_turn(&stop_reason, params, failed, out);
             }
             AgentMessage::Unknown { message, fault } => {
@@ -206,7 +206,7 @@ impl SessionState {
 
     /// Policy cannot be shown to bind an agent that acts and never asks.
     fn tool(&mut self, acts: bool, params: Json, out: &mut EffectSink<'_, '_>) {
-        if acts && !self.requests.asked && self.requests.unenforced.is_none() {
+        if acts && !self.requests.has_asked && self.requests.unenforced.is_none() {
             let why = self.unenforced_because(out.watch_policy().asking_advice.as_deref());
             let event = SessionUnenforced { tool: params.clone(), why: Some(why.clone()) };
             out.record(Event::SessionUnenforced(event));
@@ -218,7 +218,7 @@ impl SessionState {
     /// The reason, and what makes this agent ask.
     fn unenforced_because(&self, asking_advice: Option<&str>) -> String {
         let name = self.spec.name.clone().unwrap_or_else(|| short(&self.spec.id.to_string()));
-        let advice = match (self.agent.told.controls.asking_mode(), asking_advice) {
+        let advice = match (self.agent.info.controls.asking_mode(), asking_advice) {
             (Some(mode), _) => format!("to be asked, run `intercom mode {name} {mode}`"),
             (None, Some(advice)) => advice.to_owned(),
             (None, None) if self.agent_owns_turns() => {
@@ -302,9 +302,9 @@ impl SessionState {
         // What the agent asks about in its own way, only people can answer.
         let Ok(option) = self.chosen(id, verdict, None) else { return };
         let (reason, via) = (Some(ruling.why.clone()), VIA_POLICY.to_owned());
-        let words = DecisionDetails { reason, option, by, via, ruling: new.then_some(ruling) };
+        let details = DecisionDetails { reason, option, by, via, ruling: new.then_some(ruling) };
         if let Some(open) = self.requests.clearances.remove(&id) {
-            self.close_decided(id, open, verdict, words, out);
+            self.close_decided(id, open, verdict, details, out);
         }
     }
 
@@ -354,7 +354,7 @@ impl SessionState {
     }
 
     pub(super) fn is_open(&self, request: &RequestId) -> bool {
-        self.requests.open().any(|open| open == request) || self.errands.does(request)
+        self.requests.open().any(|open| open == request) || self.host_calls.does(request)
     }
 
     pub(super) fn duplicate(

@@ -7,12 +7,16 @@ use intercom_types::{AgentInfo, Json};
 /// The facts that the agent told about itself, and the state that its driver has to remember.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub(super) struct AgentFacts {
-    pub(super) told: AgentInfo,
+    #[serde(rename = "told")]
+    pub(super) info: AgentInfo,
     pub(super) driver: Option<Json>,
-    /// Takes words during a turn.
-    pub(super) steers: bool,
-    /// Tells which sessions it remembers.
-    pub(super) lists: bool,
+    /// It takes words during a turn.
+    #[serde(rename = "steers")]
+    pub(super) supports_steering: bool,
+    /// It tells which sessions it remembers.
+    #[serde(rename = "lists")]
+    pub(super) supports_session_list: bool,
     /// The number of settings so far; the last one has this number.
-    pub(super) sets: u64,
+    #[serde(rename = "sets")]
+    pub(super) settings_sent: u64,
 }

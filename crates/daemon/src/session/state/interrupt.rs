@@ -32,14 +32,15 @@ pub(super) struct PendingInterrupts {
     /// Interrupts of turns that are over, and of no turn.
     unconfirmed: u32,
     /// The agent has said something since the prompt that began the turn.
-    heard: bool,
+    #[serde(rename = "heard")]
+    heard_since_prompt: bool,
     /// The turn that was interrupted ends at this time, however much the agent says.
     latest: Option<Time>,
 }
 
 impl PendingInterrupts {
     pub(super) fn turn_began(&mut self, by_prompt: bool) {
-        self.heard = !by_prompt;
+        self.heard_since_prompt = !by_prompt;
     }
 
     pub(super) fn turn_over(&mut self) {
@@ -73,7 +74,7 @@ impl SessionState {
             return;
         }
         self.turns.interrupts.current = self.turns.interrupts.current.saturating_add(1);
-        if self.turns.cancelled_by.is_none() {
+        if self.turns.cancel_deadline.is_none() {
             self.await_end(out);
         }
     }
@@ -86,45 +87,45 @@ impl SessionState {
         }
         self.turns.interrupts.current -= 1;
         if self.turns.interrupts.current == 0 && !self.agent_owns_turns() {
-            (self.turns.cancelled_by, self.turns.interrupts.latest) = (None, None);
+            (self.turns.cancel_deadline, self.turns.interrupts.latest) = (None, None);
         }
     }
 
     /// The time for the agent to end its interrupted turn begins.
     pub(super) fn await_end(&mut self, out: &EffectSink<'_, '_>) {
         let quiet = out.watch_policy().interrupt_quiet;
-        self.turns.cancelled_by = Some(out.now().plus(quiet));
+        self.turns.cancel_deadline = Some(out.now().plus(quiet));
         self.turns.interrupts.latest = Some(out.now().plus(quiet.saturating_mul(LONGEST)));
     }
 
     /// Requests that an agent makes in a cancelled turn are withdrawn, where its protocol says so.
     pub(super) fn withdraws(&self) -> bool {
-        self.agent_owns_turns() && self.turns.cancelled_by.is_some()
+        self.agent_owns_turns() && self.turns.cancel_deadline.is_some()
     }
 
     /// Tells whether prompts wait: for the turn after this one, or for a log-in.
     pub(super) fn holds_prompts(&self) -> bool {
         let in_turn =
-            self.turns.turn.is_some() && (self.agent_owns_turns() || self.turns.cancelled_by.is_some());
+            self.turns.turn.is_some() && (self.agent_owns_turns() || self.turns.cancel_deadline.is_some());
         in_turn || self.failures.awaits_log_in
     }
 
     /// The agent said something. Heartbeats do not show that it winds down.
-    pub(super) fn not_quiet(&mut self, said: Option<&AgentMessage>, out: &EffectSink<'_, '_>) {
-        if matches!(said, Some(AgentMessage::TurnEnd { .. })) {
+    pub(super) fn not_quiet(&mut self, message: Option<&AgentMessage>, out: &EffectSink<'_, '_>) {
+        if matches!(message, Some(AgentMessage::TurnEnd { .. })) {
             return;
         }
-        if !self.turns.interrupts.heard {
-            self.turns.mut_unchanged().interrupts.heard = true;
+        if !self.turns.interrupts.heard_since_prompt {
+            self.turns.mut_unchanged().interrupts.heard_since_prompt = true;
             // Only then does it matter whether the agent has said something.
             let matters = self.turns.interrupts.unconfirmed > 0;
             self.turns.touch_if(matters);
         }
-        if matches!(said, Some(AgentMessage::Heartbeat { .. })) {
+        if matches!(message, Some(AgentMessage::Heartbeat { .. })) {
             return;
         }
-        if let (Some(_), Some(latest)) = (self.turns.cancelled_by, self.turns.interrupts.latest) {
-            self.turns.cancelled_by = Some(out.now().plus(out.watch_policy().interrupt_quiet).min(latest));
+        if let (Some(_), Some(latest)) = (self.turns.cancel_deadline, self.turns.interrupts.latest) {
+            self.turns.cancel_deadline = Some(out.now().plus(out.watch_policy().interrupt_quiet).min(latest));
         }
     }
 
@@ -136,7 +137,9 @@ impl SessionState {
         let running = self.turns.turn.as_ref().map(|turn| turn.id);
         let late = match (named, running) {
             (Some(named), running) => running != Some(named),
-            (None, Some(_)) => self.turns.interrupts.unconfirmed > 0 && !self.turns.interrupts.heard,
+            (None, Some(_)) => {
+                self.turns.interrupts.unconfirmed > 0 && !self.turns.interrupts.heard_since_prompt
+            }
             (None, None) => self.turns.interrupts.unconfirmed > 0,
         };
         if late {
@@ -147,7 +150,7 @@ impl SessionState {
 
     /// The agent is done with everything that it meant to do.
     pub(super) fn complete_turn(&mut self, out: &mut EffectSink<'_, '_>) {
-        let stop_reason = if self.turns.cancelled_by.is_some() { INTERRUPTED } else { "completed" };
+        let stop_reason = if self.turns.cancel_deadline.is_some() { INTERRUPTED } else { "completed" };
         self.judge_turn(stop_reason, false, out.now());
         self.end_turn(stop_reason, out);
         self.flush_prompts(out);
@@ -175,8 +178,8 @@ impl SessionState {
 
     /// Returns true if the end of the turn that runs confirms an interrupt, and updates the counts.
     fn confirms(&mut self) -> bool {
-        let stopping = matches!(self.life.stage, LifeStage::Stopping { how: StopMode::Stop, .. });
-        let confirms = self.turns.cancelled_by.is_some() || (stopping && !self.agent_owns_turns());
+        let stopping = matches!(self.life.stage, LifeStage::Stopping { mode: StopMode::Stop, .. });
+        let confirms = self.turns.cancel_deadline.is_some() || (stopping && !self.agent_owns_turns());
         if confirms {
             self.turns.interrupts.current = self.turns.interrupts.current.saturating_sub(1);
         } else {
@@ -188,7 +191,7 @@ impl SessionState {
 
     /// An interrupted turn that the agent does not end has ended after a silence.
     pub(super) fn end_if_quiet(&mut self, out: &mut EffectSink<'_, '_>) {
-        if self.turns.cancelled_by.is_none_or(|by| by > out.now()) {
+        if self.turns.cancel_deadline.is_none_or(|by| by > out.now()) {
             return;
         }
         let reason = if self.agent_owns_turns() {

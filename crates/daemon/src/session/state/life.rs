@@ -20,7 +20,8 @@ pub(super) struct SessionLife {
     pub(super) stderr_tail: String,
     pub(super) exit: Option<Exit>,
     /// When the agent has to be ready, while it is not.
-    pub(super) ready_by: Option<Time>,
+    #[serde(rename = "ready_by")]
+    pub(super) ready_deadline: Option<Time>,
     /// When its process was, or will be, started again by us.
     pub(super) restarts: VecDeque<Time>,
     /// It was to be started by its first prompt, and no process of it has been ready yet.
@@ -42,7 +43,7 @@ impl Default for SessionLife {
             started_at: None,
             stderr_tail: String::new(),
             exit: None,
-            ready_by: None,
+            ready_deadline: None,
             restarts: VecDeque::new(),
             deferred: false,
             orphan: false,
@@ -59,11 +60,12 @@ pub(super) enum LifeStage {
     Starting,
     Running,
     Stopping {
-        how: StopMode,
+        #[serde(rename = "how")]
+        mode: StopMode,
         by: String,
         /// To be started again.
-        #[serde(default)]
-        again: bool,
+        #[serde(default, rename = "again")]
+        to_restart: bool,
         /// Why, if nobody asked for it.
         #[serde(default)]
         why: Option<String>,
@@ -100,7 +102,7 @@ impl SessionLife {
     /// Returns the mode of the stop that is under way, if any.
     pub(super) fn stopping(&self) -> Option<StopMode> {
         match self.stage {
-            LifeStage::Stopping { how, .. } => Some(how),
+            LifeStage::Stopping { mode, .. } => Some(mode),
             _ => None,
         }
     }

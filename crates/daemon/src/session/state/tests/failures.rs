@@ -87,7 +87,7 @@ fn an_agent_that_wants_a_log_in_has_failed_at_its_start_and_in_its_turn() {
     world.say(log_in());
     world.say(turn_end());
     assert_eq!(failed(&world), expected);
-    let mut world = World::with(|about| about.turn_model = TurnModel::AgentOwned);
+    let mut world = World::with(|spec| spec.turn_model = TurnModel::AgentOwned);
     world.launch();
     world.say(log_in());
     world.say(AgentMessage::Unusable { reason: "claude needs a login: no. Log in.".into() });
@@ -114,13 +114,13 @@ fn a_prompt_that_could_not_be_begun_for_want_of_a_log_in_is_sent_to_the_next_pro
     assert_eq!((texts(&world), sent(&effects)), (vec!["one".into(), "two".into()], 0), "the queue waits");
     assert!(!world.state.record().failed.unwrap().prompt_lost);
     // An agent whose queue waits for people is watched as one without a queue: it is not stuck.
-    let (vigil, now) = (crate::session::stall::tests::vigil(), Time::from_millis(world.time));
+    let (watch_policy, now) = (crate::session::stall::tests::watch_policy(), Time::from_millis(world.time));
     let mut without = world.state.clone();
     without.turns.queue.clear();
-    assert_eq!(world.state.next_due(now, &vigil), without.next_due(now, &vigil));
+    assert_eq!(world.state.next_due(now, &watch_policy), without.next_due(now, &watch_policy));
     without.turns.queue.clone_from(&world.state.turns.queue);
     without.failures.awaits_log_in = false;
-    assert_ne!(world.state.next_due(now, &vigil), without.next_due(now, &vigil), "others are");
+    assert_ne!(world.state.next_due(now, &watch_policy), without.next_due(now, &watch_policy), "others are");
     world.go(SessionInput::Delivered { n: world.state.outbox.next_n - 1 });
     world.go(exited(0, "", None));
     world.go(SessionInput::Resume { by: "ana".into() });
@@ -183,7 +183,7 @@ fn an_exit_is_told_with_its_moment_and_the_last_line() {
         assert_eq!(failed(world), Some((kind, reason.to_owned())));
         assert_eq!(world.state.why(), reason);
     };
-    let mut world = World::with(|about| about.turn_model = TurnModel::AgentOwned);
+    let mut world = World::with(|spec| spec.turn_model = TurnModel::AgentOwned);
     world.launch();
     world.say(noise("Welcome!\n"));
     check(
@@ -231,9 +231,9 @@ fn a_clean_exit_and_a_stop_are_no_failures() {
         (failed(&world), world.state.why()),
         (None, "exited with code 0 during a turn: “all done”".into())
     );
-    for how in [StopMode::Stop, StopMode::Kill] {
+    for mode in [StopMode::Stop, StopMode::Kill] {
         let mut world = World::running();
-        world.go(SessionInput::Stop { how, by: "ana".into() });
+        world.go(SessionInput::Stop { mode, by: "ana".into() });
         world.go(exited(1, "", None));
         assert_eq!(failed(&world), None);
         assert!(world.state.why().ends_with("ed by ana (exit code 1)"), "{}", world.state.why());

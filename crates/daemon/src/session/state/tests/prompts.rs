@@ -27,7 +27,7 @@ pub(super) fn data(effects: &[StepEffect], kind: EventKind) -> serde_json::Value
 }
 
 pub(super) fn agent_owned() -> World {
-    let mut world = World::with(|about| about.turn_model = TurnModel::AgentOwned);
+    let mut world = World::with(|spec| spec.turn_model = TurnModel::AgentOwned);
     world.launch();
     world.say(ready());
     world

@@ -1,4 +1,5 @@
-//! Snapshots that the release before the parts stored (`flat/`), made by its binary from real agents.
+//! Snapshots of earlier releases, made by their binaries from real agents: `flat/` by the one before the parts, `parts/` by the first
+//! one with them.
 
 use super::*;
 
@@ -31,7 +32,7 @@ fn what_was_open_is_open_with_its_terms_choices_and_subject() {
         (open.subject.action.as_deref(), open.subject.title.as_str()),
         (Some("rm -rf build"), "Delete it")
     );
-    assert!(open.choices.is_empty() && shop.requests.asked);
+    assert!(open.choices.is_empty() && shop.requests.has_asked);
     assert!(shop.requests.decided_as(&id(r#""c2""#)).is_some(), "its agent may still say what came of it");
     assert_eq!(shop.next_message(), 4);
 
@@ -84,6 +85,15 @@ fn the_two_that_wait_go_on_where_they_were() {
         matches!(sent(&effects)[..], [(4, AgentCommand::Decision { approved: true, .. })]),
         "{effects:?}"
     );
+}
+
+#[test]
+fn a_snapshot_in_parts_is_stored_under_the_names_that_it_was_read_from() {
+    for snapshot in [include_str!("parts/halt.json"), include_str!("parts/chat.json")] {
+        let read: SessionState = serde_json::from_str(snapshot).unwrap();
+        let before: serde_json::Value = serde_json::from_str(snapshot).unwrap();
+        assert_eq!(serde_json::to_value(&read).unwrap(), before);
+    }
 }
 
 #[test]
