@@ -1,6 +1,6 @@
-//! The command line. One file per verb; every verb but `serve` is a client of the daemon's API like any other.
+//! The command line. One file per verb; every verb but `serve` is an ordinary client of the daemon's API.
 //!
-//! stdout is data and stderr is talk. Exit codes: 0 done, 1 failed, 2 wrong usage or wrong configuration.
+//! stdout is for data and stderr for messages. Exit codes: 0 done, 1 failed, 2 wrong usage or wrong configuration.
 
 mod acp;
 mod agents;
@@ -113,7 +113,7 @@ struct CommandLine {
         global = true,
         help_heading = GLOBAL,
         value_name = "URL",
-        help = "A daemon elsewhere, with the token in INTERCOM_TOKEN [env: INTERCOM_URL]"
+        help = "The URL of a remote daemon; its token is in INTERCOM_TOKEN [env: INTERCOM_URL]"
     )]
     url: Option<String>,
     #[arg(
@@ -121,7 +121,7 @@ struct CommandLine {
         global = true,
         help_heading = GLOBAL,
         value_name = "FILE",
-        help = "The file that holds the token for it [env: INTERCOM_TOKEN_FILE]"
+        help = "The file with the token for the remote daemon [env: INTERCOM_TOKEN_FILE]"
     )]
     token_file: Option<PathBuf>,
     /// Print the daemon's answer as JSON
@@ -136,7 +136,7 @@ struct CommandLine {
 
 const GLOBAL: &str = "Global options";
 const AFTER_HELP: &str = "\
-Sessions go by name, id, or any unique beginning of an id, with or without `ses_`; clearances, questions and \
+Name a session by its name, its id, or a unique prefix of its id, with or without `ses_`; clearances, questions and \
 prompts by their ids in the same way.
 
 Try it: `intercom serve --demo`, then `intercom clearances` in a second terminal.";
@@ -189,21 +189,21 @@ enum RemoteCommand {
     Daemon(daemon::DaemonArgs),
 }
 
-/// What every verb needs to know.
+/// The context of every verb.
 #[derive(Debug)]
 struct CliContext {
     paths: DaemonPaths,
-    /// The state directory or the socket was named by flag or variable.
+    /// True if the state directory or the socket was named by flag or variable.
     explicit_paths: bool,
     json: bool,
     paint: Paint,
     client: DaemonClient,
-    /// `intercom` with the flags that lead to this daemon: the beginning of a command that can be typed next.
+    /// `intercom` with the flags that lead to this daemon, for commands in advice.
     command_prefix: String,
 }
 
 impl CliContext {
-    /// `--json` prints what the daemon said, anything else what the verb makes of it.
+    /// Prints the daemon's answer with `--json`, and otherwise the text that the verb makes of it.
     fn print_answer(
         &self,
         answer: &DaemonAnswer,
@@ -212,7 +212,7 @@ impl CliContext {
         if self.json { output::print_json(&answer.body) } else { output::print(&human()?) }
     }
 
-    /// A table, or a word about its absence.
+    /// Prints a table, or a message if it is empty.
     fn table(&self, table: &TerminalTable, nothing: &str) -> anyhow::Result<()> {
         if table.is_empty() {
             output::print_note(nothing);
@@ -222,18 +222,18 @@ impl CliContext {
     }
 }
 
-/// Runs one command line.
+/// Runs one command line and returns its exit code.
 pub(crate) fn main() -> ExitCode {
     let parsed =
         help::command().try_get_matches().and_then(|matches| CommandLine::from_arg_matches(&matches));
     let cli = match parsed {
         Ok(cli) => cli,
         Err(error) => {
-            error.print().ok(); // there is nobody left to tell
+            error.print().ok(); // there is no other place to report it
             return ExitCode::from(u8::try_from(error.exit_code()).unwrap_or(2));
         }
     };
-    // What speaks a protocol on stdout says nothing else there.
+    // The JSON of an error would be an invalid message to the peer of a verb that speaks a protocol on stdout.
     let json = cli.json && !matches!(cli.verb, TopLevelCommand::Remote(RemoteCommand::Acp(_)));
     match dispatch(cli) {
         Ok(()) => ExitCode::SUCCESS,
@@ -258,7 +258,7 @@ fn dispatch(cli: CommandLine) -> anyhow::Result<()> {
         || named("INTERCOM_SOCKET");
     let call = command_prefix(&cli);
     let flags = PathFlags { config: cli.config, state_dir: cli.state_dir, socket: cli.socket };
-    let cwd = std::env::current_dir().unwrap_or_default(); // it may be gone; `resolve` says so if it needs it
+    let cwd = std::env::current_dir().unwrap_or_default(); // it may be gone; `resolve` reports that
     let paths = DaemonPaths::resolve(flags, &|key| std::env::var_os(key), &cwd)
         .map_err(|error| CliFailure::usage(error.to_string()))?;
     let variable = |key: &str| std::env::var(key).ok().filter(|value| !value.is_empty());
@@ -266,7 +266,7 @@ fn dispatch(cli: CommandLine) -> anyhow::Result<()> {
         &paths.socket,
         RemoteDaemonSettings {
             url: cli.url.or_else(|| variable("INTERCOM_URL")),
-            // A file that was named on the command line is meant, whatever the environment has.
+            // A file on the command line overrides a token in the environment.
             token: variable("INTERCOM_TOKEN").filter(|_| cli.token_file.is_none()),
             token_file: cli.token_file.or_else(|| variable("INTERCOM_TOKEN_FILE").map(PathBuf::from)),
             ca_file: variable("INTERCOM_CA_FILE").map(PathBuf::from),
@@ -348,7 +348,7 @@ fn command_prefix(cli: &CommandLine) -> String {
     format!("intercom{}", words.collect::<String>())
 }
 
-/// An id, a part of one, or a name: anything but nothing.
+/// Accepts an id, a part of one, or a name; an empty text is refused.
 fn non_empty_id() -> NonEmptyStringValueParser {
     NonEmptyStringValueParser::new()
 }

@@ -1,17 +1,17 @@
-//! The built-in demo agent: a short story for newcomers, told over the intercom protocol on stdin and stdout.
+//! The built-in demo agent: a scripted story for newcomers, over the intercom protocol on stdin and stdout.
 //!
-//! It greets, reports progress, asks a question and asks for two clearances, reacts to whatever it is told, and
-//! then waits for more prompts. It never touches the disk, it only pretends, and says so.
+//! It greets, reports progress, asks a question and requests two clearances, reacts to every answer, and then waits for
+//! more prompts. It never touches the disk; it only pretends, and says so.
 //!
 //! ```text
-//!             tick: the next beat                answer
-//!   telling ──────────────────────► waiting ──────────────► telling
+//!             tick: the next beat                 answer
+//!   running ──────────────────────► waiting ──────────────► running
 //!      │ last beat, or interrupt       │ interrupt
 //!      ▼                               ▼
-//!     idle ◄───────────────────────────┘        idle ── prompt ──► telling (a small round)
+//!     idle ◄───────────────────────────┘        idle ── prompt ──► running (a small round)
 //! ```
 //!
-//! [`DemoStory`] is that machine, with no clock and no I/O; [`run`] gives it both.
+//! [`DemoStory`] is this machine, without clock and I/O; [`run`] supplies both.
 
 use std::collections::VecDeque;
 use std::env;
@@ -23,13 +23,13 @@ use std::time::{Duration, Instant};
 
 use serde_json::{Value, json};
 
-/// Messages read ahead from stdin. At the limit reading pauses until the story has caught up.
+/// The maximum number of messages read ahead from stdin. At the limit reading pauses until the story has caught up.
 const READ_AHEAD: usize = 64;
 
-/// Tells the story until stdin ends.
+/// Runs the story until stdin ends.
 pub(crate) fn run() -> ExitCode {
     let mut story = DemoStory::new(env::var("INTERCOM_SESSION").ok());
-    match tell(&mut story, &incoming(), &mut io::stdout().lock()) {
+    match drive(&mut story, &incoming(), &mut io::stdout().lock()) {
         Ok(()) => ExitCode::SUCCESS,
         Err(error) => {
             eprintln!("demo: {error}");
@@ -38,15 +38,15 @@ pub(crate) fn run() -> ExitCode {
     }
 }
 
-fn tell(story: &mut DemoStory, incoming: &Receiver<Value>, out: &mut impl Write) -> io::Result<()> {
+fn drive(story: &mut DemoStory, incoming: &Receiver<Value>, out: &mut impl Write) -> io::Result<()> {
     let mut due = story.pause().map(|pause| Instant::now() + pause);
     loop {
-        let said = match due {
+        let received = match due {
             Some(at) => incoming.recv_timeout(at.saturating_duration_since(Instant::now())),
             None => incoming.recv().map_err(|_| RecvTimeoutError::Disconnected),
         };
-        let messages = match said {
-            Ok(message) => story.hear(&message),
+        let messages = match received {
+            Ok(message) => story.handle(&message),
             Err(RecvTimeoutError::Timeout) => {
                 due = None;
                 story.tick().into_iter().collect()
@@ -57,7 +57,7 @@ fn tell(story: &mut DemoStory, incoming: &Receiver<Value>, out: &mut impl Write)
             writeln!(out, "{message}")?;
         }
         out.flush()?;
-        // Something heard in a pause does not make the pause longer.
+        // A message during a pause must not prolong the pause.
         due = story.pause().map(|pause| due.unwrap_or_else(|| Instant::now() + pause));
     }
 }
@@ -76,18 +76,18 @@ fn incoming() -> Receiver<Value> {
     receiver
 }
 
-/// One thing to do, with a pause before it.
+/// A step of the story, with a pause before it.
 #[derive(Debug)]
 enum StoryBeat {
     Say(String),
-    /// A heartbeat: that many entries of the checklist are done, the next one is being worked on.
+    /// A heartbeat: so many entries of the checklist are done, and the next one is in progress.
     Progress(usize),
     Ask(DemoRequest),
     SumUp,
     End,
 }
 
-/// Something the story waits for.
+/// A request that the story waits for.
 #[derive(Debug, Clone)]
 enum DemoRequest {
     HowToGoOn,
@@ -129,7 +129,8 @@ impl DemoRequest {
     fn message(&self) -> Value {
         let params = match self {
             Self::HowToGoOn => {
-                let text = "Shall I fix it? `continue`: yes. `refine`: yes, but as you tell me. `stop`: no.";
+                let text =
+                    "Shall I fix it? `continue`: yes. `refine`: yes, with your instruction. `stop`: no.";
                 let params = json!({ "text": text, "type": "continuation" });
                 return json!({ "method": "prompt/forward", "id": self.id(), "params": params });
             }
@@ -177,7 +178,7 @@ struct DemoStory {
     /// The daemon's id of the turn.
     turn: Value,
     errands: u32,
-    /// The text for the end of the turn.
+    /// The parts of the summary at the end of the turn.
     outcome: Vec<&'static str>,
 }
 
@@ -196,7 +197,7 @@ impl DemoStory {
         Self { session, agenda, checklist, waiting: None, turn: Value::Null, errands: 0, outcome: Vec::new() }
     }
 
-    /// Returns the time until the next [`tick`](Self::tick); `None` while only a message moves the story on.
+    /// Returns the time until the next [`tick`](Self::tick); `None` while the story waits for a message.
     fn pause(&self) -> Option<Duration> {
         if self.waiting.is_some() {
             return None;
@@ -210,7 +211,7 @@ impl DemoStory {
         Some(Duration::from_millis(millis))
     }
 
-    /// The pause is over.
+    /// Performs the next step after its pause.
     fn tick(&mut self) -> Option<Value> {
         if self.waiting.is_some() {
             return None;
@@ -228,8 +229,8 @@ impl DemoStory {
         })
     }
 
-    /// A message came; what the daemon may add in future is left alone.
-    fn hear(&mut self, message: &Value) -> Vec<Value> {
+    /// Handles a message. Unknown methods of newer daemons are ignored.
+    fn handle(&mut self, message: &Value) -> Vec<Value> {
         let params = &message["params"];
         let text = |key: &str| params[key].as_str().filter(|text| !text.trim().is_empty());
         match message["method"].as_str() {
@@ -237,7 +238,7 @@ impl DemoStory {
                 match self.waiting.take_if(|ask| message["id"] == ask.id()) {
                     Some(ask) => vec![self.answered(&ask, message)],
                     None => {
-                        vec![status("That answer came too late: I have moved on and do nothing with it.")]
+                        vec![status("That answer came too late: I have moved on and ignore it.")]
                     }
                 }
             }
@@ -251,7 +252,7 @@ impl DemoStory {
                 self.agenda.clear();
                 self.waiting = None;
                 let reason = text("reason").map(|reason| format!(" ({reason})")).unwrap_or_default();
-                let words = format!("Interrupted{reason}: I drop what I was doing and wait for a prompt.");
+                let words = format!("Interrupted{reason}: I stop here and wait for a prompt.");
                 if was_idle { vec![status(&words)] } else { vec![status(&words), self.end()] }
             }
             _ => Vec::new(),
@@ -267,7 +268,7 @@ impl DemoStory {
             return status(&format!("The daemon did not take my request ({cause}), so I stop here."));
         }
         if let DemoRequest::HowToGoOn = ask {
-            return self.told_how(params);
+            return self.continue_as_answered(params);
         }
         let approved = params["status"] == "approved";
         let thanks = if approved {
@@ -293,7 +294,7 @@ impl DemoStory {
         status(&thanks)
     }
 
-    fn told_how(&mut self, params: &Value) -> Value {
+    fn continue_as_answered(&mut self, params: &Value) -> Value {
         let instruction = params["instruction"].as_str().map(first_line);
         let text = match (params["decision"].as_str(), &instruction) {
             (Some("stop"), _) => {
@@ -302,7 +303,7 @@ impl DemoStory {
                 return status("As you wish, I leave it there.");
             }
             (Some("refine"), Some(text)) => format!("Understood: {text}"),
-            _ => "Good, going on with the fix.".to_owned(),
+            _ => "Good, I continue with the fix.".to_owned(),
         };
         self.agenda = VecDeque::from([StoryBeat::Ask(DemoRequest::Fix { instruction })]);
         status(&text)
@@ -311,9 +312,7 @@ impl DemoStory {
     fn prompted(&mut self, text: &str) -> Value {
         let text = first_line(text);
         if !self.is_idle() {
-            return status(&format!(
-                "Noted: “{text}”. I am a demo, though, and first tell my story to its end."
-            ));
+            return status(&format!("Noted: “{text}”. I am a demo, though, and finish my story first."));
         }
         self.errands += 1;
         self.outcome.clear();
@@ -324,7 +323,7 @@ impl DemoStory {
         acknowledged
     }
 
-    /// The turn is over. The one that it begins by itself has no name.
+    /// Ends the turn. The turn that the agent begins by itself has no id.
     fn end(&mut self) -> Value {
         let mut params = json!({ "stop_reason": "end_turn" });
         if self.turn.is_string() {
@@ -378,7 +377,8 @@ fn after_the_fix(fixed: bool) -> VecDeque<StoryBeat> {
     ])
 }
 
-/// The last entry of the checklist stays open: were all completed, the heartbeat would end the turn before `turn/end`.
+/// Returns the last steps. The last entry of the checklist stays open: if all were completed, the heartbeat would end
+/// the turn before `turn/end`.
 fn closing(done: usize) -> VecDeque<StoryBeat> {
     VecDeque::from([StoryBeat::Progress(done), StoryBeat::SumUp, StoryBeat::End])
 }
@@ -387,7 +387,7 @@ fn status(text: &str) -> Value {
     json!({ "method": "status/update", "params": { "message": text } })
 }
 
-/// Enough of a text to quote it in a sentence.
+/// Returns the beginning of a text, short enough to be quoted in a sentence.
 fn first_line(text: &str) -> String {
     const LONGEST: usize = 80;
     let line = text.trim().lines().next().unwrap_or_default();
@@ -411,7 +411,7 @@ mod tests {
     }
 
     fn tell(story: &mut DemoStory, method: &str, id: &str, params: &Value) -> Vec<Value> {
-        let mut told = story.hear(&json!({ "method": method, "id": id, "params": params }));
+        let mut told = story.handle(&json!({ "method": method, "id": id, "params": params }));
         told.extend(run(story));
         told
     }
@@ -523,7 +523,7 @@ mod tests {
     #[test]
     fn a_nudge_is_told_what_the_story_waits_for() {
         let mut story = DemoStory::new(None);
-        assert!(mentions(&story.hear(&json!({ "method": "nudge" })), "working"));
+        assert!(mentions(&story.handle(&json!({ "method": "nudge" })), "working"));
         run(&mut story);
         go_on(&mut story);
         let nudge = json!({ "message": "Continue" });
@@ -537,7 +537,7 @@ mod tests {
         for strange in
             [json!(null), json!([1]), json!({ "method": 7 }), json!({ "method": "no/such", "id": 1 })]
         {
-            assert!(story.hear(&strange).is_empty());
+            assert!(story.handle(&strange).is_empty());
         }
         let refused = json!({ "code": "duplicate_id", "message": "the id is taken" });
         let told = tell(&mut story, "error", "question-1", &refused);

@@ -1,8 +1,8 @@
 //! The daemon from start to stop.
 //!
 //! ```text
-//!   state directory ─► lock ─► store ─► what an earlier daemon left ─► socket ─► serve … signal
-//!   sessions left alone, or stopped in parallel ─► streams closed ─► store closed ─► socket and daemon.json removed
+//!   state directory ─► lock ─► store ─► recovery of earlier sessions ─► socket ─► serve … signal
+//!   agents left running, or stopped in parallel ─► streams closed ─► store closed ─► socket and daemon.json removed
 //! ```
 
 use std::fs::{DirBuilder, File, OpenOptions};
@@ -44,7 +44,7 @@ use self::port::PortOpening;
 
 /// The time for open requests to finish once everything else has stopped.
 const LAST_ANSWERS: Duration = Duration::from_millis(300);
-/// The interval at which a recovery that takes long is checked.
+/// The interval at which a slow recovery is checked.
 const RECOVERY_LOOK: Duration = Duration::from_secs(1);
 /// The pause before a start that could not be recorded is recorded again.
 const RECORD_AGAIN: Duration = Duration::from_secs(2);
@@ -52,11 +52,11 @@ const RECORD_AGAIN: Duration = Duration::from_secs(2);
 pub(crate) struct ServeOptions {
     pub paths: DaemonPaths,
     pub config: Config,
-    /// Reads it again.
+    /// Reads the configuration again.
     pub read_config: ConfigReader,
     pub demo: bool,
     pub taken_port: OccupiedPortPolicy,
-    /// Lets somebody in over the network, besides those that were made.
+    /// A token that is valid besides the stored ones.
     pub token: Option<String>,
 }
 
@@ -66,11 +66,11 @@ impl std::fmt::Debug for ServeOptions {
     }
 }
 
-/// Runs the daemon until it is told to stop.
+/// Runs the daemon until it is stopped.
 pub(crate) fn serve(options: ServeOptions) -> anyhow::Result<()> {
     intercom_daemon::telemetry::init();
     // The one TLS provider of the process; every client and server of it uses this one.
-    tokio_rustls::rustls::crypto::ring::default_provider().install_default().ok(); // it is there already
+    tokio_rustls::rustls::crypto::ring::default_provider().install_default().ok(); // it is installed already
     make_private_dir(&options.paths.state_dir)?;
     make_socket_dir(&options.paths.socket)?;
     let lock = lock(&options.paths)?;
@@ -84,7 +84,7 @@ pub(crate) fn serve(options: ServeOptions) -> anyhow::Result<()> {
 
 async fn run(options: ServeOptions) -> anyhow::Result<()> {
     let ServeOptions { paths, config, read_config, demo, taken_port, token } = options;
-    // Listened for from the very start: a signal during start-up must not kill a half-open store.
+    // Handled from the very start: a signal during start-up must not kill a half-open store.
     let mut interrupt = signal(SignalKind::interrupt())?;
     let mut terminate = signal(SignalKind::terminate())?;
     let mut hangup = signal(SignalKind::hangup())?;
@@ -107,14 +107,14 @@ async fn run(options: ServeOptions) -> anyhow::Result<()> {
     let start_recorded = ops.record_start().await;
     let port = port::open(&supervisor.config().api, taken_port, &api).await?;
     let webhook = WebhookSender::open(&supervisor.config(), supervisor.store().clone(), bell.clone())?;
-    // Before we can be reached: what an earlier daemon left there is not true any more.
+    // Before the daemon can be reached, because an earlier daemon's file is outdated.
     write_about(&paths, port.url().as_deref());
     let listener = socket::listen(&paths.socket)
         .await
         .with_context(|| format!("cannot listen on {}", paths.socket.display()))?;
     let others = supervisor.config().operators.iter().any(|operator| operator.uid.is_some());
     if others {
-        // Who may do what is decided by the kernel's word about the caller, not by the file's mode.
+        // The kernel identifies the caller, so the permissions depend on that and not on the file's mode.
         std::fs::set_permissions(&paths.socket, std::fs::Permissions::from_mode(0o666))?;
     }
     let acp = AcpBridge::new(ops.clone(), closing.clone());
@@ -154,26 +154,26 @@ async fn run(options: ServeOptions) -> anyhow::Result<()> {
     let terminal = std::io::stderr().is_terminal();
     let (cause, how) = loop {
         tokio::select! {
-            // Ctrl-C on a terminal is meant for everything that was started there.
+            // Ctrl-C on a terminal is meant for everything that was started there, so the agents stop as well.
             _ = interrupt.recv() => break ("SIGINT", if terminal { OnStop::Drain } else { on_stop }),
             _ = terminate.recv() => break ("SIGTERM", on_stop),
-            // A terminal that goes takes us along; everybody else means the configuration.
+            // A SIGHUP from a closed terminal is a stop; otherwise it is a request to reload the configuration.
             _ = hangup.recv() => if terminal { break ("SIGHUP", on_stop) } else { ops.reload_on_signal().await },
         }
     };
-    drop(guide); // nobody needs to be told what to do next
+    drop(guide); // its advice does not apply any more
     tracing::info!(cause, agents = %how, "stopping");
     match how {
         OnStop::Leave => supervisor.leave().await,
         OnStop::Drain => {
             let impatience = async {
-                // A second signal is somebody who does not want to wait: no gentle steps, but nothing is lost.
+                // A second signal comes from a person who does not want to wait: no gentle steps, but nothing is lost.
                 tokio::select! {
                     _ = interrupt.recv() => {}
                     _ = terminate.recv() => {}
                     _ = hangup.recv() => {}
                 }
-                tracing::info!("a second signal: killing what is left");
+                tracing::info!("a second signal: killing the remaining agents");
             };
             supervisor.shut_down(impatience).await;
         }
@@ -181,13 +181,13 @@ async fn run(options: ServeOptions) -> anyhow::Result<()> {
     closing.cancel();
     let finished = async { tokio::join!(servers.wait(), ops.finish()) };
     tokio::time::timeout(LAST_ANSWERS, finished).await.ok(); // a client that does not read is not waited for
-    std::fs::remove_file(&paths.socket).ok(); // somebody may have tidied up
+    std::fs::remove_file(&paths.socket).ok(); // the file may be removed already
     std::fs::remove_file(paths.daemon_json()).ok(); // as above
     tracing::info!("stopped");
     Ok(())
 }
 
-/// The work of the start that may end after people can reach the daemon.
+/// The part of the start that may finish after the daemon can be reached.
 struct LateWork {
     recovery: Option<RecoveryTask>,
     start_recorded: bool,
@@ -213,15 +213,15 @@ impl LateWork {
 
 type RecoveryTask = AbortOnDropHandle<Result<RecoveryReport, StoreError>>;
 
-/// Takes up the sessions of the last run. Where the database cannot be written, that ends only when it can; the rest is
-/// returned then, since people must be able to reach the daemon and stop agents meanwhile.
+/// Recovers the sessions of the last run. If the database cannot be written, recovery ends only when it can. The rest
+/// is then returned as a task, because people must be able to reach the daemon and stop agents meanwhile.
 async fn recover(supervisor: &Supervisor) -> anyhow::Result<Option<RecoveryTask>> {
     let theirs = supervisor.clone();
     let mut recovery = RecoveryTask::new(tokio::spawn(async move { theirs.recover().await }));
     loop {
         match tokio::time::timeout(RECOVERY_LOOK, &mut recovery).await {
             Ok(recovered) => return recovered_sessions(recovered).map(|()| None),
-            // As long as the store works, nobody is let in before all sessions are there.
+            // As long as the store works, nobody can connect before all sessions are recovered.
             Err(_) => {
                 if let Some(why) = supervisor.store().write_failure() {
                     tracing::warn!(
@@ -236,7 +236,7 @@ async fn recover(supervisor: &Supervisor) -> anyhow::Result<Option<RecoveryTask>
 
 async fn finish_recovery(recovery: RecoveryTask) {
     if let Err(error) = recovered_sessions(recovery.await) {
-        tracing::error!("{error:#}; the next start tries again");
+        tracing::error!("{error:#}; the next start retries it");
     }
 }
 
@@ -251,13 +251,14 @@ fn recovered_sessions(
     Ok(())
 }
 
-/// Where the console is; on a terminal with a way in. A link that signs somebody in is for the person who sits there, and is never
-/// written into a file, a pipe or the journal, which others may read: there, `intercom open` makes one.
+/// Prints the console's address; on a terminal with a link that signs in. Such a link is for the person at the
+/// terminal, and is never written into a file, a pipe or the journal, which others may read: there, `intercom open`
+/// makes one.
 fn greet(api: &ApiBridge) {
     let Some(url) = api.console_url() else { return };
     let link = std::io::stderr().is_terminal().then(|| api.first_link()).flatten();
     match link {
-        // On a line of its own: it fits 80 columns, and a double click takes all of it.
+        // On a line of its own, so that it fits 80 columns and a double click selects all of it.
         Some(link) => say(&format!(
             "\nOpen the console:\n  {link}\nThe link works once, within ten minutes; `intercom open` opens another.\n"
         )),
@@ -265,18 +266,18 @@ fn greet(api: &ApiBridge) {
     }
 }
 
-/// Tells the person at stderr. A stderr that cannot be written, as a file on a full disk, must not end the daemon.
+/// Prints a message on stderr. A stderr that cannot be written, such as a file on a full disk, must not end the daemon.
 fn say(text: &str) {
     writeln!(std::io::stderr(), "{text}").ok();
 }
 
-/// The breaks of the audit chain, found without a daemon and beside one.
+/// Returns the breaks of the audit chain; works without a daemon and beside one.
 pub(crate) fn audit_warnings(paths: &DaemonPaths, config: &Config) -> anyhow::Result<Vec<String>> {
     let (database, anchor) = (paths.database(), config.audit.anchor_file.as_deref());
     Ok(if database.exists() { inspect_audit(&database, anchor)? } else { Vec::new() })
 }
 
-/// The reason, and how to get a console all the same.
+/// Returns the reason why there is no console, and the way to get one.
 fn no_console(taken: &port::OccupiedPort, paths: &DaemonPaths) -> NoConsole {
     let free = taken.free;
     let line: Vec<String> = std::env::args_os().map(|word| word.to_string_lossy().into_owned()).collect();
@@ -292,41 +293,40 @@ fn no_console(taken: &port::OccupiedPort, paths: &DaemonPaths) -> NoConsole {
     NoConsole { why: taken.why().to_owned(), remedy }
 }
 
-/// Writes `daemon.json`, for scripts and for `doctor`; nobody else needs it.
+/// Writes `daemon.json`, for scripts and for the command line.
 fn write_about(paths: &DaemonPaths, url: Option<&str>) {
     let about = json!({
         "pid": std::process::id(), "version": env!("CARGO_PKG_VERSION"), "socket": paths.socket,
         "url": url, "started_at": Time::now().to_string(),
     });
     if let Err(error) = write_whole(&paths.daemon_json(), &format!("{about}\n")) {
-        tracing::warn!(%error, file = %paths.daemon_json().display(), "it cannot be written");
+        tracing::warn!(%error, file = %paths.daemon_json().display(), "a file cannot be written");
     }
 }
 
-/// All or nothing, under this name.
+/// Writes a file atomically.
 fn write_whole(file: &Path, text: &str) -> std::io::Result<()> {
     let temporary = file.with_extension("new");
     let written = std::fs::write(&temporary, text).and_then(|()| std::fs::rename(&temporary, file));
     written.inspect_err(|_| {
-        std::fs::remove_file(&temporary).ok(); // it may not be there
+        std::fs::remove_file(&temporary).ok(); // it may not exist
     })
 }
 
-/// The state directory, which is made if it is not there.
+/// Creates the state directory if it does not exist, and makes it private.
 pub(crate) fn make_private_dir(dir: &Path) -> anyhow::Result<()> {
     let create = || -> std::io::Result<()> {
         if !dir.exists() {
             return DirBuilder::new().recursive(true).mode(0o700).create(dir);
         }
-        // It holds what agents said and operators decided: nobody else's business.
+        // It contains agents' output and operators' decisions, which are private.
         let mode = dir.metadata()?.permissions().mode();
         if mode & 0o077 != 0 {
             let known = |name: &str| dir.join(name).exists();
             let ours =
                 known("daemon.lock") || known("intercom.db") || std::fs::read_dir(dir)?.next().is_none();
             if !ours {
-                let message =
-                    "others can read it, and it holds files that are not intercom's: use another one";
+                let message = "others can read it, and it contains files of other programs: use another one";
                 return Err(std::io::Error::other(message));
             }
             std::fs::set_permissions(dir, std::fs::Permissions::from_mode(0o700))?;
@@ -336,14 +336,15 @@ pub(crate) fn make_private_dir(dir: &Path) -> anyhow::Result<()> {
     create().with_context(|| format!("cannot use the directory {}", dir.display()))
 }
 
-/// At most one directory is made, in one that is ours: anything else is more likely a typing mistake than a wish.
+/// Creates the socket's directory. Only one level, in a directory of ours: a longer missing path is more likely a
+/// typing mistake.
 fn make_socket_dir(socket: &Path) -> anyhow::Result<()> {
     let Some(dir) = socket.parent().filter(|dir| !dir.exists()) else { return Ok(()) };
     let above = dir.parent().and_then(|above| above.metadata().ok());
     match above.filter(|above| above.uid() == Uid::effective().as_raw()) {
         Some(_) => make_private_dir(dir),
         None => bail!(
-            "the directory of the socket, {}, does not exist: make it, or use another one",
+            "the directory of the socket, {}, does not exist: create it, or use another one",
             dir.display()
         ),
     }
@@ -354,7 +355,7 @@ fn make_private_file(file: &Path) -> anyhow::Result<()> {
     std::fs::set_permissions(file, mode).with_context(|| format!("cannot protect {}", file.display()))
 }
 
-/// Compares the ledger with the log, and replaces it if that is wanted: then the caller holds the lock.
+/// Compares the ledger with the log, and replaces it if requested; then the caller must hold the lock.
 pub(crate) fn rebuild_ledger(
     paths: &DaemonPaths,
     mode: RebuildMode,
@@ -363,21 +364,22 @@ pub(crate) fn rebuild_ledger(
     store::rebuild_ledger(&paths.database(), mode, progress)
 }
 
-/// One daemon per state directory. The kernel lets go of the lock with the process, however it ends.
+/// Takes the lock that ensures one daemon per state directory. The kernel releases it with the process, however that
+/// ends.
 pub(crate) fn lock(paths: &DaemonPaths) -> anyhow::Result<Flock<File>> {
     let path = paths.lock();
     let open = OpenOptions::new().read(true).write(true).create(true).truncate(false).mode(0o600).open(&path);
     let file = open.with_context(|| format!("cannot open {}", path.display()))?;
     match Flock::lock(file, FlockArg::LockExclusiveNonblock) {
         Ok(mut lock) => {
-            // The lock is what counts; the number is for the message below, and on a full disk there is no room for it.
+            // Only the lock matters. The pid is for the message below, and on a full disk there is no room for it.
             let noted = lock.set_len(0).and_then(|()| lock.rewind());
             noted.and_then(|()| write!(lock, "{}", std::process::id())).ok();
             Ok(lock)
         }
         Err((mut file, _)) => {
             let mut pid = String::new();
-            file.read_to_string(&mut pid).ok(); // only for the message
+            file.read_to_string(&mut pid).ok(); // the pid is only for the message
             let pid = if pid.is_empty() { "unknown" } else { pid.trim() };
             bail!("another intercom (pid {pid}) uses the state directory {}", paths.state_dir.display())
         }

@@ -38,16 +38,16 @@ export type AgentView = {
   description: string | null;
   command: string;
   protocol: string;
-  /** `built_in`, `installed`, `on_demand` (fetched when it is started) or `missing`. */
+  /** `built_in`, `installed`, `on_demand` (downloaded when it is started) or `missing`. */
   availability: string;
-  /** What one of them told when it was ready last; `null` before that, and after its command line has changed. */
+  /** The capabilities that it reported when it was last ready; `null` before, and after its command line has changed. */
   known: KnownView | null;
 };
 
 export type KnownView = {
-  /** Its answer to `initialize`, as it came. */
+  /** Its answer to `initialize`, unchanged. */
   initialize: unknown;
-  /** Its answer to `session/new`, as it came. */
+  /** Its answer to `session/new`, unchanged. */
   session: unknown;
 };
 
@@ -77,7 +77,7 @@ export type ListOfSession = {
   next: string | null;
 };
 
-/** A session as everybody sees it. */
+/** A session as clients see it. */
 export type Session = {
   id: SessionId;
   name: string | null;
@@ -89,10 +89,10 @@ export type Session = {
   protocol: string;
   workspace: string;
   phase: Phase | string;
-  /** Since when; `null` if a daemon that did not write it down left it so. */
+  /** The beginning of the phase; `null` if an older daemon did not record it. */
   since: string | null;
   why: string;
-  /** It has no process yet: its first prompt starts it. */
+  /** The session has no process yet: its first prompt starts it. */
   deferred: boolean;
   /** The limit of its permissions: `full`, `read-only`, `safe` or `sandbox`. */
   preset: Preset | string;
@@ -100,10 +100,10 @@ export type Session = {
   generation: number;
   turn: SessionTurn | null;
   pending: PendingRequests;
-  /** Prompts that wait. */
+  /** The number of waiting prompts. */
   queue: number;
   stderr_tail: string;
-  /** The processes that belong to it now; `null` in lists. */
+  /** The current processes of the session; `null` in lists. */
   processes: Array<SessionProcess> | null;
   created_at: string;
   started_at: string | null;
@@ -113,17 +113,17 @@ export type Session = {
   exit: SessionExit | null;
   /** Its last failure, until an operator has seen it or a turn succeeds; `null` otherwise. */
   failed: SessionFailure | null;
-  /** Why policy cannot be shown to bind its agent; `null` while it can. */
+  /** The reason why policy may not bind its agent; `null` if it does. */
   unenforced: string | null;
-  /** The condition of its agent; `null` without one that runs. */
+  /** The condition of its agent; `null` if none runs. */
   standing: AgentStanding | null;
-  /** What can be set of its agent, and what is; `null` where nothing can. */
+  /** The settings of its agent; `null` if it has none. */
   controls: Controls | null;
-  /** What its agent takes in a prompt besides words and links; `null` where it does not tell. */
+  /** The content that its agent accepts in a prompt besides text and links; `null` if the agent does not report it. */
   prompt_capabilities: Takes | null;
-  /** What it has used, by its agent's own word; `null` if that says nothing. */
+  /** The usage that its agent reports; `null` if it reports none. */
   spent: Usage | null;
-  /** Its plan and how far it has come, by its agent's own word. */
+  /** The plan and progress that its agent reports. */
   progress: Array<Step>;
 };
 
@@ -131,10 +131,10 @@ export type SessionId = string;
 
 export type Phase = "created" | "starting" | "idle" | "working" | "waiting" | "stopping" | "parked" | "ended";
 
-/** One of them. What each forbids, policy says. */
+/** A preset. The policy crate defines what each forbids. */
 export type Preset = "read-only" | "safe" | "sandbox" | "full";
 
-/** The turn that runs. */
+/** The running turn. */
 export type SessionTurn = {
   id: TurnId;
   started_at: string;
@@ -142,7 +142,7 @@ export type SessionTurn = {
 
 export type TurnId = string;
 
-/** The number of requests that wait for somebody. */
+/** The number of requests that wait for people. */
 export type PendingRequests = {
   clearances: number;
   questions: number;
@@ -153,7 +153,7 @@ export type SessionProcess = {
   pid: number;
   parent: number;
   name: string;
-  /** As the kernel has it: `R` runs, `S` sleeps, `T` is stopped, … */
+  /** The kernel's letter for the state: `R` runs, `S` sleeps, `T` is stopped, … */
   state: string;
   cpu_seconds: number;
   memory_bytes: number;
@@ -172,33 +172,33 @@ export type SessionFailure = {
   kind: FailureKind | string;
   reason: string;
   at: string;
-  /** What to do about it now. */
+  /** Advice for the current phase. */
   hint: string;
-  /** What to do once somebody has logged in; `null` where no log-in is missing. */
+  /** The next step after the log-in; `null` if no log-in is missing. */
   after_log_in: string | null;
 };
 
 /** The part of a session's life in which it failed. */
 export type FailureKind = "turn" | "log_in" | "start" | "exit";
 
-/** The condition of an agent, and what is done about it. */
+/** The condition of an agent, and the steps taken. */
 export type AgentStanding = {
   /** `working`, `waiting_for_you`, `waiting_for_service`, `idle`, `quiet`, `stuck`, `gone` or `orphan`; `null` while it starts or stops. */
   state: Situation | string | null;
-  /** Of what takes its time: since when nothing has happened. */
+  /** The time since which nothing has happened. */
   since: string | null;
-  /** A tool or a process that runs in its name. */
+  /** A tool or a process that the agent runs. */
   running: RunningTool | null;
-  /** What was done about it: "nudged 1/2". */
+  /** The steps taken so far: "nudged 1/2". */
   done: string | null;
-  /** When the limit of its service is over. */
+  /** The end of the limit of its service. */
   until: string | null;
-  /** `on`, `off`, or its own steps with commas between them. */
+  /** `on`, `off`, or its own steps, separated by commas. */
   ladder: string;
   snoozed_until: string | null;
 };
 
-/** What an agent is doing, as far as can be told from outside. */
+/** The activity of an agent, as seen from outside. */
 export type Situation = "working" | "waiting_for_you" | "waiting_for_service" | "idle" | "quiet" | "stuck" | "gone" | "orphan";
 
 /** A tool or a process that an agent waits for. */
@@ -207,13 +207,13 @@ export type RunningTool = {
   since: string;
 };
 
-/** What can be set while it runs, and what is set. */
+/** The settings that can be changed while an agent runs, and their current values. */
 export type Controls = {
   mode: string | null;
   modes: Array<Named>;
   model: string | null;
   models: Array<Named>;
-  /** Everything else, as the agent tells it. */
+  /** All other options, as the agent reports them. */
   options: unknown;
 };
 
@@ -222,14 +222,14 @@ export type Named = {
   name: string;
 };
 
-/** What it takes in a prompt besides words and links. */
+/** The content that an agent accepts in a prompt besides text and links. */
 export type Takes = {
   image: boolean;
   audio: boolean;
   embedded_context: boolean;
 };
 
-/** What a session has used, by its agent's own word. */
+/** The usage of a session, as its agent reports it. */
 export type Usage = {
   turns: number;
   input_tokens: number;
@@ -237,11 +237,11 @@ export type Usage = {
   total_tokens: number;
   cost: number;
   currency: string | null;
-  /** Why no new turn begins, if none does. */
+  /** The reason why no new turn begins; `null` if turns may begin. */
   capped: string | null;
 };
 
-/** One step of what an agent means to do. */
+/** One step of an agent's plan. */
 export type Step = {
   text: string;
   status: string;
@@ -261,31 +261,31 @@ export type Prompt = {
   text: string;
   /** `queued`, `delivered`, `withdrawn` or `failed`. */
   state: string;
-  /** Why it did not arrive. */
+  /** The reason why it did not arrive. */
   error: string | null;
   by: string;
   at: string;
   delivered_at: string | null;
-  /** Of those that wait, after somebody has put them in another order: first those with a place, then the others. */
+  /** The place among waiting prompts after a reordering: first those with a place, then the others. */
   place: number | null;
 };
 
 export type PromptId = string;
 
-/** `Delivered` means wholly in the agent's pipe, not that the agent has acted on it. In JSON it is two fields of the object that it belongs to, `delivery` and `delivery_cause`. */
+/** `Delivered` means completely in the agent's pipe, not that the agent has acted on it. In JSON it is two fields of the object that it belongs to, `delivery` and `delivery_cause`. */
 export type NudgeAnswer = {
   session: SessionId;
   message: string;
-  /** Whether it is in the agent's pipe: `none`, `pending`, `delivered` or `failed`. */
+  /** The state of the delivery: `none`, `pending`, `delivered` or `failed`. */
   delivery: string;
   delivery_cause: string | null;
 };
 
-/** `Delivered` means wholly in the agent's pipe, not that the agent has acted on it. In JSON it is two fields of the object that it belongs to, `delivery` and `delivery_cause`. */
+/** `Delivered` means completely in the agent's pipe, not that the agent has acted on it. In JSON it is two fields of the object that it belongs to, `delivery` and `delivery_cause`. */
 export type InterruptAnswer = {
   session: SessionId;
   reason: string;
-  /** Whether it is in the agent's pipe: `none`, `pending`, `delivered` or `failed`. */
+  /** The state of the delivery: `none`, `pending`, `delivered` or `failed`. */
   delivery: string;
   delivery_cause: string | null;
 };
@@ -293,18 +293,18 @@ export type InterruptAnswer = {
 /** A setting on its way to the agent. */
 export type SettingSent = {
   session: SessionId;
-  /** Its number, by which the agent's answer is found in the log. */
+  /** The number that identifies the agent's answer in the log. */
   set: number | null;
-  /** Whether it is in the agent's pipe: `none`, `pending`, `delivered` or `failed`. */
+  /** The state of the delivery: `none`, `pending`, `delivered` or `failed`. */
   delivery: string;
   delivery_cause: string | null;
 };
 
-/** A setting to which the agent has agreed. */
+/** A setting that the agent has accepted. It holds raw JSON: a `Value` would change the agent's answer. */
 export type SettingAgreed = {
   session: SessionId;
   set: number;
-  /** The agent's answer, as it came. */
+  /** The agent's answer, unchanged. */
   answer: unknown;
 };
 
@@ -312,11 +312,11 @@ export type SettingAgreed = {
 export type StopResult = {
   session: SessionId;
   phase: Phase | string;
-  /** The steps that it took. */
+  /** The steps that were needed. */
   steps: Array<string>;
   /** The number of processes that had to be killed. */
   killed: number;
-  /** False if the database could not be written so far. */
+  /** False if the database could not be written yet. */
   recorded: boolean;
 };
 
@@ -327,53 +327,53 @@ export type ListOfClearance = {
   next: string | null;
 };
 
-/** A request of an agent to be allowed something, and its fate. */
+/** A request of an agent for permission, and its decision. */
 export type Clearance = {
   id: ClearanceId;
   session: SessionId;
   session_name: string | null;
-  /** What it would run or change, on one line and without secrets: the command, else the files with the size of the diff. `null` if the agent names neither. To be shown before the title wherever there is one line. */
+  /** The command or change on one line and without secrets: the command, else the files with the size of the diff. `null` if the agent names neither. Show it before the title wherever there is one line. */
   action: string | null;
   title: string;
   description: string | null;
   diff: string | null;
   file_path: string | null;
-  /** Other files that it is about. */
+  /** Other files that it concerns. */
   more_paths: Array<string>;
-  /** `edit`, `execute`, …, where the agent says so. */
+  /** The kind of tool, such as `edit` or `execute`, if the agent names one. */
   tool: string | null;
-  /** The command that would be run, where the agent says so. */
+  /** The command to run, if the agent names one. */
   command: string | null;
-  /** The higher of what we see and what the agent claims. */
+  /** The higher of the computed risk and the agent's claim. */
   risk: Risk | string;
-  /** As the agent said it. */
+  /** The risk that the agent claims, unchanged. */
   claimed_risk: string | null;
-  /** The risk that we see. */
+  /** The risk that intercom computes. */
   computed_risk: Risk | string;
-  /** Why, in a few words each. */
+  /** The reasons for the risk, in a few words each. */
   risk_why: Array<string>;
   options: Array<Choice>;
   status: ClearanceStatus | string;
-  /** Whether it is in the agent's pipe: `none`, `pending`, `delivered` or `failed`. */
+  /** The state of the delivery: `none`, `pending`, `delivered` or `failed`. */
   delivery: string;
   delivery_cause: string | null;
   requested_at: string;
   expires_at: string | null;
-  /** What policy said; `null` for requests of old. */
+  /** The decision of policy; `null` for requests of older releases. */
   ruling: Ruling | null;
-  /** How many different people have to approve it. */
+  /** The number of different people who have to approve it. */
   needed: number;
-  /** Who has, while it waits for more. */
+  /** The people who have approved it so far, while more approvals are needed. */
   approvals: Array<string>;
   decided_by: string | null;
-  /** From where: the socket, a network address, a rule, the clock. */
+  /** The origin of the decision: the socket, a network address, a rule, the clock. */
   decided_via: string | null;
   decided_at: string | null;
   reason: string | null;
   option: string | null;
   delivered_at: string | null;
   outcome: string | null;
-  /** What was hidden from you; empty if nothing was. */
+  /** The fields that were redacted for you; empty if none were. */
   hidden: Array<string>;
 };
 
@@ -391,20 +391,20 @@ export type Choice = {
 /** `pending`, then exactly one of the others. */
 export type ClearanceStatus = "pending" | "approved" | "denied" | "withdrawn" | "expired";
 
-/** What policy made of a request. */
+/** The decision of policy about a request. */
 export type Ruling = {
   outcome: Outcome;
-  /** The rule that said so, by name or number; none did if people are asked by default. */
+  /** The rule that decided, by name or number; `None` if people are asked by default. */
   rule: string | null;
-  /** In a sentence for people. */
+  /** The reason, in a sentence for people. */
   why: string;
-  /** Who is to be asked; everybody who may decide, if empty. */
+  /** The names of the people to ask; if empty, everybody who may decide. */
   whom: Array<string>;
 };
 
 export type Outcome = "allow" | "deny" | "ask";
 
-/** An approval that is not enough by itself. */
+/** One approval of several that are needed. */
 export type Quorum = {
   approvals: Array<string>;
   needed: number;
@@ -424,7 +424,7 @@ export type Question = {
   session: SessionId;
   session_name: string | null;
   text: string;
-  /** What the agent calls this sort of question (`continuation`, …). */
+  /** The agent's name for this sort of question (`continuation`, …). */
   type: string | null;
   status: QuestionStatus | string;
   decision: Answer | string | null;
@@ -433,7 +433,7 @@ export type Question = {
   answered_by: string | null;
   answered_at: string | null;
   reason: string | null;
-  /** Whether it is in the agent's pipe: `none`, `pending`, `delivered` or `failed`. */
+  /** The state of the delivery: `none`, `pending`, `delivered` or `failed`. */
   delivery: string;
   delivery_cause: string | null;
   delivered_at: string | null;
@@ -463,7 +463,7 @@ export type EventView = {
   tone?: Tone | null;
 };
 
-/** The weight of a sentence; each seat has its own colours for it. */
+/** The weight of a sentence; each bridge has its own colours for it. */
 export type Tone = "plain" | "good" | "warning" | "bad" | "quiet" | "strong" | "person";
 
 export type Figures = {
@@ -497,20 +497,20 @@ export type ClearanceExplanation = {
   rules: Array<RuleExplanation>;
   /** The rule that "always allow" would add. */
   proposal: unknown;
-  /** Why there is none. */
+  /** The reason why there is no proposal. */
   no_proposal: string | null;
-  /** Why the caller may not approve it; `null` if nothing is in the way. */
+  /** The reason why the caller may not approve it; `null` if the caller may. */
   may_not_approve: string | null;
 };
 
-/** One rule, held against a clearance. */
+/** One rule, compared with a clearance. */
 export type RuleExplanation = {
-  /** Counted from 1. */
+  /** The number of the rule, counted from 1. */
   n: number;
   name: string;
   then: string;
   matches: boolean;
-  /** It matches and none before it does. */
+  /** It is the first rule that matches. */
   decides: boolean;
   /** The first criterion that does not hold. */
   unmet: string | null;
@@ -519,9 +519,9 @@ export type RuleExplanation = {
 
 export type PolicyView = {
   loaded_at: string;
-  /** As they stand in the configuration, in order. */
+  /** The rules as configured, in order. */
   rules: Array<unknown>;
-  /** When each of them ends by `until` or `for`, in the same order; null for one without an end. */
+  /** The end of each rule with `until` or `for`, in the same order; null for a rule without an end. */
   ends_at: Array<string | null>;
   grants: number;
 };
@@ -532,13 +532,13 @@ export type RulesTestResult = {
   allowed: number;
   denied: number;
   asked: number;
-  /** The number of requests that would have gone another way. */
+  /** The number of requests with another decision. */
   different: number;
   /** These requests, riskiest first; at most a thousand. */
   differences: Array<RulesDifference>;
 };
 
-/** A request that other rules would have decided in another way. */
+/** A request that other rules would have decided differently. */
 export type RulesDifference = {
   clearance: ClearanceId;
   session: SessionId;
@@ -570,15 +570,15 @@ export type GrantView = {
   created_at: string;
   expires_at: string | null;
   revoked_at: string | null;
-  /** Whether it allows anything now. */
+  /** True if it allows anything now. */
   valid: boolean;
 };
 
-/** A configuration that was read again. */
+/** A configuration that was reloaded. */
 export type ConfigReload = {
   loaded_at: string;
   rules: number;
-  /** The tables whose change needs a new start of the daemon. */
+  /** The changed tables that need a restart of the daemon. */
   needs_restart: Array<string>;
 };
 
@@ -689,7 +689,7 @@ export type BackupRequest = {
   replace?: boolean;
 };
 
-/** A session to be started: exactly one of `agent` and `command`. */
+/** A session to start: exactly one of `agent` and `command`. */
 export type NewSession = {
   agent?: string | null;
   command?: string | null;
@@ -699,59 +699,59 @@ export type NewSession = {
   prompt?: string | null;
   name?: string | null;
   env?: Record<string, string>;
-  /** What is done when it is stuck: `on` (as configured), `off`, or its own steps with commas between them. */
+  /** The ladder for a stuck agent: `on` (as configured), `off`, or its own steps, separated by commas. */
   ladder?: string | null;
-  /** A session of an ACP agent's own to go on with. */
+  /** An ACP agent's own session to resume. */
   resume?: string | null;
-  /** Without a process until its first prompt. */
+  /** The session has no process until its first prompt. */
   defer?: boolean;
-  /** MCP servers for an ACP agent to connect to, as the Agent Client Protocol has them: passed on as they came, also to its later processes. */
+  /** MCP servers for an ACP agent to connect to, in the format of the Agent Client Protocol: passed on unchanged, also to its later processes. */
   mcp_servers?: Array<Record<string, unknown>> | null;
-  /** For a session that an ACP client starts: `close` ends it a while after that client has left, unless somebody else uses it; `keep` does not. */
+  /** For a session that an ACP client starts: `close` ends it some time after that client has left, unless another client uses it; `keep` does not. */
   on_client_left?: string | null;
-  /** The limit of its permissions: `full` if nothing is said, `read-only`, `safe` or `sandbox`. */
+  /** The limit of its permissions: `full` (the default), `read-only`, `safe` or `sandbox`. */
   preset?: string | null;
 };
 
 /** A prompt of an operator. */
 export type NewPrompt = {
-  /** An id of the caller's own making, `prm_` and 16 characters: sent again, it is the same prompt and not another one. */
+  /** An id that the caller has generated, `prm_` and 16 characters: sent again, it is the same prompt and not another one. */
   id?: string | null;
-  /** In words. Without them, they are made of the content. */
+  /** The text. Without it, it is derived from the content. */
   text?: string | null;
-  /** All of it: content blocks as the Agent Client Protocol has them, told to agents that speak it as they came. Others are told the text. */
+  /** The complete content as blocks of the Agent Client Protocol, passed unchanged to agents that use that protocol. Other agents receive the text. */
   content?: Array<Record<string, unknown>> | null;
-  /** Whether to wait a moment for its delivery; it is waited for unless this is `false`. */
+  /** Waits a moment for the delivery, unless this is `false`. */
   wait?: boolean | null;
 };
 
-/** A change of a prompt that waits. */
+/** A change of a waiting prompt. */
 export type PromptChange = {
-  /** Other words. */
+  /** The new text. */
   text?: string | null;
-  /** Another place in the queue; 0 is the next to leave. */
+  /** The new place in the queue; 0 is the next to leave. */
   place?: number | null;
 };
 
 export type NudgeRequest = {
-  /** The configured `nudge_text` of its agent if nothing is said. */
+  /** The text; by default the configured `nudge_text` of the agent. */
   message?: string | null;
 };
 
 export type InterruptRequest = {
   reason?: string | null;
-  /** Whether to wait a moment for its delivery; it is waited for unless this is `false`. */
+  /** Waits a moment for the delivery, unless this is `false`. */
   wait?: boolean | null;
 };
 
-/** The notice that an operator has seen a failure. */
+/** The confirmation that an operator has seen a failure. */
 export type FailureSeen = {
-  /** The `failed.at` that was shown: a failure that came later stays. Without it, whichever there is. */
+  /** The `failed.at` that was shown: a later failure stays. Without it, the current failure is confirmed. */
   at?: string | null;
 };
 
 export type SnoozeRequest = {
-  /** A time such as `30m`; `off` ends it. */
+  /** A duration such as `30m`; `off` ends the snooze. */
   for: string;
 };
 
@@ -760,19 +760,19 @@ export type SettingChange = {
   mode?: string | null;
   model?: string | null;
   option?: string | null;
-  /** Of an option that is on or off, a boolean will do. */
+  /** The value; for a switch, a boolean is accepted. */
   value?: Setting | null;
   /** Waits for the agent's answer, instead of for its delivery. */
   wait?: SettingWait | null;
 };
 
-/** What an option is set to. */
+/** The value of an option. */
 export type Setting = string | boolean;
 
 export type SettingWait = "agent";
 
 export type LadderChange = {
-  /** `on` (as configured), `off`, or steps with commas between them: `alert,nudge,escalate`. */
+  /** `on` (as configured), `off`, or steps separated by commas: `alert,nudge,escalate`. */
   ladder: string;
 };
 
@@ -788,23 +788,23 @@ export type PresetChange = {
 /** The decision of an operator about a clearance. */
 export type Decision = {
   decision: Verdict;
-  /** Reaches the agent, with an approval as well. */
+  /** The reason, which the agent receives, with an approval as well. */
   reason?: string | null;
   option?: string | null;
-  /** Makes a grant of it, besides; `false` is as good as nothing. */
+  /** Also creates a grant; `false` is the same as leaving it out. */
   remember?: RememberChoice | null;
 };
 
-/** What an operator decides. */
+/** The decision of an operator. */
 export type Verdict = "approve" | "deny";
 
 export type RememberChoice = boolean | RememberedRule;
 
-/** A rule to be kept with an approval, as the clearance's explanation proposed it. */
+/** A rule to create with an approval, as proposed in the clearance's explanation. */
 export type RememberedRule = {
   /** The `proposal` of the clearance's explanation. */
   rule: unknown;
-  /** How long it holds, such as `8h`; until it is revoked if nothing is said. */
+  /** The lifetime of the grant, such as `8h`; without it, the grant lasts until it is revoked. */
   for?: string | null;
 };
 
@@ -817,13 +817,13 @@ export type QuestionAnswer = {
 /** The events that are given with their summaries. */
 export type Summaries = "true" | "false" | "own";
 
-/** Other rules, to be tried on past requests. */
+/** Other rules to try on past requests. */
 export type RulesTest = {
-  /** The text of a configuration file; only its `[[rule]]`s are looked at. */
+  /** The text of a configuration file; only its `[[rule]]`s are used. */
   rules: string;
-  /** Its name in errors. */
+  /** The name of the file in errors. */
   file?: string | null;
-  /** Not before this time, RFC 3339; everything if nothing is said. */
+  /** The earliest time of a request, RFC 3339; without it, all requests are used. */
   since?: string | null;
 };
 

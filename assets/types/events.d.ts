@@ -9,12 +9,12 @@ export type SessionCreated = {
   by: string;
   /** The first prompt starts its process. */
   deferred?: boolean;
-  /** Left out for `full`. */
+  /** Omitted for `full`. */
   preset?: Preset | null;
   on_client_left?: OnClientLeft | null;
 };
 
-/** One of them. What each forbids, policy says. */
+/** A preset. The policy crate defines what each forbids. */
 export type Preset = "read-only" | "safe" | "sandbox" | "full";
 
 /** The fate of a session that an ACP client started, when no client is attached to it any more. The configuration, `intercom acp` and the address of a connection choose it with the same two words. */
@@ -38,7 +38,7 @@ export type SessionKept = {
 
 export type SessionAdopted = {
   generation: number;
-  /** `null` if its shim has not said so yet. */
+  /** `null` if its shim has not reported it yet. */
   pid?: number | null;
   /** The knowledge that the database lacks. */
   why: string;
@@ -54,7 +54,7 @@ export type AgentReady = {
   generation: number;
   /** The agent's own description of itself; our own protocol has none. */
   agent?: unknown;
-  /** A hash of the command line, if what the agent says of itself holds for every new session of its profile. */
+  /** A hash of the command line, if the agent's description of itself holds for every new session of its profile. */
   command_fingerprint?: string | null;
 };
 
@@ -76,7 +76,7 @@ export type TurnEnded = {
   confirmed?: boolean | null;
 };
 
-/** A message of the agent's, byte for byte as it came. */
+/** A message of the agent, byte for byte. */
 export type RawMessage = unknown;
 
 export type FileRead = {
@@ -150,7 +150,7 @@ export type HostCallFailed = {
 
 export type ClearanceRequested = {
   clearance: ClearanceId;
-  /** What would run or change, on one line. */
+  /** The command or change, on one line. */
   action?: string | null;
   title: string;
   description?: string | null;
@@ -168,20 +168,20 @@ export type ClearanceRequested = {
   expires_at?: string | null;
   options?: Array<Choice>;
   request: AgentRequest;
-  /** The life of the process that asked. Earlier releases did not record it. */
+  /** The generation of the process that asked. Earlier releases did not record it. */
   generation?: number | null;
 };
 
 export type Risk = "low" | "medium" | "high" | "critical";
 
-/** What policy made of a request. */
+/** The decision of policy about a request. */
 export type Ruling = {
   outcome: Outcome;
-  /** The rule that said so, by name or number; none did if people are asked by default. */
+  /** The rule that decided, by name or number; `None` if people are asked by default. */
   rule?: string | null;
-  /** In a sentence for people. */
+  /** The reason, in a sentence for people. */
   why: string;
-  /** Who is to be asked; everybody who may decide, if empty. */
+  /** The names of the people to ask; if empty, everybody who may decide. */
   whom?: Array<string>;
 };
 
@@ -194,7 +194,7 @@ export type Choice = {
   kind: string;
 };
 
-/** The agent's request as it came. */
+/** The agent's request, unchanged. */
 export type AgentRequest = {
   id: RequestId;
   params: unknown;
@@ -240,7 +240,7 @@ export type ClearanceUndelivered = {
 };
 
 export type ClearanceOutcome = {
-  /** `null` if the agent speaks of a request that is not known any more. */
+  /** `null` if the agent refers to a request that is no longer known. */
   clearance?: ClearanceId | null;
   outcome: string;
   params: unknown;
@@ -255,11 +255,11 @@ export type ClearanceClosed = {
   /** The answer that an expiry sends. */
   decision?: Verdict | null;
   reason: string;
-  /** The agent's own option that this answer comes to. Earlier releases did not record it. */
+  /** The agent's own option that this answer selects. Earlier releases did not record it. */
   option?: string | null;
 };
 
-/** What an operator decides. */
+/** The decision of an operator. */
 export type Verdict = "approve" | "deny";
 
 export type QuestionAsked = {
@@ -267,7 +267,7 @@ export type QuestionAsked = {
   text: string;
   type?: string | null;
   request: AgentRequest;
-  /** The life of the process that asked. Earlier releases did not record it. */
+  /** The generation of the process that asked. Earlier releases did not record it. */
   generation?: number | null;
 };
 
@@ -309,7 +309,7 @@ export type PromptQueued = {
 
 export type PromptId = string;
 
-/** A list of blocks, on one line. */
+/** A list of content blocks as JSON on one line. */
 export type Content = unknown;
 
 export type PromptSending = {
@@ -366,7 +366,7 @@ export type Interrupted = {
 /** A line that is not a usable message. */
 export type LineRejected = Rejection;
 
-/** Why a line was not usable, with a cut excerpt of it. */
+/** The reason why a line was unusable, with a shortened excerpt of it. */
 export type Rejection = {
   reason: string;
   excerpt: string;
@@ -377,7 +377,7 @@ export type Rejection = {
 
 export type UnknownMessage = {
   message: unknown;
-  /** The reason why nobody can answer a request that would be known otherwise. */
+  /** The reason why a request of a known method cannot be answered. */
   why?: string | null;
 };
 
@@ -391,13 +391,13 @@ export type SessionUnenforced = {
 export type SessionStopping = {
   how: StopMode;
   by: string;
-  /** It will be started again. */
+  /** The process will be restarted. */
   again?: boolean;
-  /** The reason, if nobody asked for it. */
+  /** The reason, unless the end was requested. */
   why?: string | null;
 };
 
-/** The manner in which a process tree is ended. */
+/** The way in which a process tree is ended. */
 export type StopMode = "stop" | "kill";
 
 export type OutputIncomplete = {
@@ -415,7 +415,7 @@ export type AgentExited = {
   killed: number;
   stderr_tail: string;
   generation: number;
-  /** The exit in a sentence, unless somebody asked for it. */
+  /** The exit in a sentence, unless it was requested. */
   why?: string | null;
 };
 
@@ -427,7 +427,7 @@ export type SessionResumed = {
 export type SessionEnded = {
   /** Short, for programs: `stream closed`, `stopped by NAME`. */
   reason: string;
-  /** The exit in a sentence, unless somebody asked for it. */
+  /** The exit in a sentence, unless it was requested. */
   why?: string | null;
 };
 
@@ -466,10 +466,10 @@ export type StallStepTaken = {
   why: string;
 };
 
-/** One step that is taken about a stuck agent, gentlest first. */
+/** One step of the ladder for a stuck agent, gentlest first. */
 export type Rung = "alert" | "nudge" | "interrupt" | "restart" | "escalate";
 
-/** What an agent is doing, as far as can be told from outside. */
+/** The activity of an agent, as seen from outside. */
 export type Situation = "working" | "waiting_for_you" | "waiting_for_service" | "idle" | "quiet" | "stuck" | "gone" | "orphan";
 
 export type StallStepFailed = {
@@ -524,7 +524,7 @@ export type LimitOver = {
   resumed: boolean;
 };
 
-/** A change that an operator asks of the agent: exactly one of `mode`, `model` and `option` is there. */
+/** A change that an operator requests from the agent: exactly one of `mode`, `model` and `option` is present. */
 export type AgentSetting = {
   mode?: string | null;
   model?: string | null;
@@ -535,7 +535,7 @@ export type AgentSetting = {
   set: number;
 };
 
-/** What an option is set to. */
+/** The value of an option. */
 export type Setting = string | boolean;
 
 export type SettingAccepted = {

@@ -5,10 +5,11 @@ use std::thread;
 use std::time::{Duration, Instant};
 
 use anyhow::{Context, ensure};
+use intercom_testkit::client::Connection;
+use intercom_testkit::harness::fixture;
 use serde_json::{Value, json};
 
-use crate::daemon::{Daemon, fixture};
-use crate::http::Client;
+use crate::daemon::Daemon;
 use crate::report::{Report, percentile};
 
 /// The agent has its answer, and asks again, before the first decision is confirmed: a second one must not wait for it.
@@ -64,7 +65,7 @@ fn decide_all(daemon: &Daemon, count: u64) -> anyhow::Result<(Vec<Duration>, Val
     let session = daemon.run(&fixture(), &steps)?;
     let mut events = daemon.follow(&session)?;
     let trips = loop {
-        let event = events.next()?;
+        let event = events.event()?.context("the stream of events ended")?;
         match event["kind"].as_str() {
             Some("clearance.requested") => {
                 let id = event["data"]["clearance"].as_str().context("a clearance has an id")?;
@@ -84,7 +85,7 @@ fn decide_all(daemon: &Daemon, count: u64) -> anyhow::Result<(Vec<Duration>, Val
     Ok((answers, trips))
 }
 
-fn decide(mut client: Client, pending: &Mutex<mpsc::Receiver<String>>) -> anyhow::Result<Vec<Duration>> {
+fn decide(mut client: Connection, pending: &Mutex<mpsc::Receiver<String>>) -> anyhow::Result<Vec<Duration>> {
     let mut times = Vec::new();
     loop {
         let next = pending.lock().unwrap_or_else(PoisonError::into_inner).recv();

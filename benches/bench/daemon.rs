@@ -5,11 +5,11 @@ use std::process::{Child, Command, Stdio};
 use std::time::{Duration, Instant};
 
 use anyhow::{Context, bail, ensure};
+use intercom_testkit::client::{Connection, Events};
+use intercom_testkit::harness::{fixture, intercom};
 use nix::sys::signal::{Signal, kill};
 use nix::unistd::{SysconfVar, sysconf};
-use serde_json::{Value, json};
-
-use crate::http::{Client, Events};
+use serde_json::json;
 
 /// Longer than anything here takes; reaching it is a failure.
 pub(crate) const PATIENCE: Duration = Duration::from_mins(1);
@@ -26,18 +26,8 @@ pub(crate) struct Build {
 
 impl Build {
     pub(crate) fn this() -> Self {
-        Self { name: String::new(), path: env!("CARGO_BIN_EXE_intercom").into() }
+        Self { name: String::new(), path: intercom() }
     }
-}
-
-/// The scripted agent: see the table at the top of `tests/fixtures/agent.rs`.
-pub(crate) fn fixture() -> PathBuf {
-    Path::new(env!("CARGO_BIN_EXE_intercom")).with_file_name("examples").join("fixture-agent")
-}
-
-/// The one that speaks ACP.
-pub(crate) fn acp_fixture() -> PathBuf {
-    Path::new(env!("CARGO_BIN_EXE_intercom")).with_file_name("examples").join("acp-agent")
 }
 
 #[derive(Debug)]
@@ -104,19 +94,28 @@ impl Daemon {
         std::fs::read_to_string(self.dir.path().join("daemon.log")).unwrap_or_default()
     }
 
-    pub(crate) fn client(&self) -> anyhow::Result<Client> {
-        Client::connect(&self.socket())
+    pub(crate) fn client(&self) -> anyhow::Result<Connection> {
+        let client = Connection::open(&self.socket())?;
+        client.waits(Some(PATIENCE))?;
+        Ok(client)
     }
 
     /// Everything that happens from now on, in all sessions.
     pub(crate) fn follow_all(&self) -> anyhow::Result<Events> {
-        let after = self.client()?.last_seq()?;
-        Events::open(&self.socket(), &format!("/api/v1/events?after={after}"))
+        self.events(&format!("after={}", last_seq(&mut self.client()?)?))
     }
 
     /// One session from its first event on.
     pub(crate) fn follow(&self, session: &str) -> anyhow::Result<Events> {
-        Events::open(&self.socket(), &format!("/api/v1/events?after=0&session={session}"))
+        self.events(&format!("after=0&session={session}"))
+    }
+
+    fn events(&self, query: &str) -> anyhow::Result<Events> {
+        let path = format!("/api/v1/events?{query}");
+        let (answer, events) = Events::ask(&self.socket(), "GET", &path, &[], "")?;
+        let mut events = events.with_context(|| format!("{path}: {answer:?}"))?;
+        events.waits(Some(PATIENCE))?;
+        Ok(events)
     }
 
     /// Starts an agent; its session's id once it runs.
@@ -290,9 +289,7 @@ impl Drop for Daemon {
     }
 }
 
-impl Client {
-    pub(crate) fn last_seq(&mut self) -> anyhow::Result<u64> {
-        let (_, health): (_, Value) = self.get("/api/v1/health")?;
-        health["last_seq"].as_u64().with_context(|| format!("no last_seq in {health}"))
-    }
+pub(crate) fn last_seq(client: &mut Connection) -> anyhow::Result<u64> {
+    let (_, health) = client.get("/api/v1/health")?;
+    health["last_seq"].as_u64().with_context(|| format!("no last_seq in {health}"))
 }

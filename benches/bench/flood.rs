@@ -5,9 +5,10 @@ use std::process::{Child, Command, Stdio};
 use std::time::{Duration, Instant};
 
 use anyhow::{Context, ensure};
+use intercom_testkit::harness::{acp_fixture, fixture};
 use rusqlite::Connection;
 
-use crate::daemon::{Build, Daemon, PATIENCE, acp_fixture, fixture};
+use crate::daemon::{Build, Daemon, PATIENCE, last_seq};
 use crate::loops::{self, per_second};
 use crate::report::Report;
 use crate::turns;
@@ -146,7 +147,7 @@ fn chunks(build: &Build, lines: u64) -> anyhow::Result<(f64, f64)> {
     let before = daemon.settled_rss_kib()?;
     let start = Instant::now();
     std::fs::write(&go, "")?;
-    while client.last_seq()? < last + lines {
+    while last_seq(&mut client)? < last + lines {
         ensure!(start.elapsed() < 2 * PATIENCE, "the flood does not end: {}", daemon.log());
         std::thread::sleep(LOOK);
     }
@@ -179,11 +180,11 @@ fn flood(build: &Build, step: &str, kind: &str, lines: u64) -> anyhow::Result<Fl
     let wait = format!("wait-file:{}", go.display());
     daemon.run(&fixture(), &[wait, step.to_owned(), "expect:session/interrupt".to_owned()])?;
     let mut client = daemon.client()?;
-    let last = client.last_seq()? + 1 + lines; // the first line begins a turn, which is an event
+    let last = last_seq(&mut client)? + 1 + lines; // the first line begins a turn, which is an event
     let cpu = daemon.cpu_seconds()?;
     let start = Instant::now();
     std::fs::write(&go, "")?;
-    while client.last_seq()? < last {
+    while last_seq(&mut client)? < last {
         ensure!(start.elapsed() < 2 * PATIENCE, "the flood does not end: {}", daemon.log());
         std::thread::sleep(LOOK);
     }

@@ -9,7 +9,6 @@ mod clearances;
 mod daemon;
 mod fleet;
 mod flood;
-mod http;
 mod latency;
 mod loops;
 mod report;

@@ -1,5 +1,5 @@
-//! `intercom acp`: an ACP agent on stdio, for editors and tools that start one. It relays to the daemon, which does the
-//! work, and stays where it is when the daemon is restarted.
+//! `intercom acp`: an ACP agent on stdio, for editors and tools that start one. It relays messages to the daemon, and
+//! keeps running while the daemon is restarted.
 
 mod daemon_socket;
 mod message;
@@ -16,10 +16,10 @@ use super::start::DaemonStarter;
 use super::url;
 use intercom_types::OnClientLeft;
 
-/// Be an ACP agent on stdio, for an editor or a tool that speaks the Agent Client Protocol
+/// Run an ACP agent on stdio, for an editor or a tool that speaks the Agent Client Protocol
 #[derive(Debug, clap::Args)]
 #[command(after_help = "\
-Give this command to your editor as the command of an agent. It starts a daemon in the background if there is none. \
+Enter this command in your editor as the command of an agent. It starts a daemon in the background if there is none. \
 Sessions are in `intercom ls`, in the console and in Slack as well. When the editor is closed, those that nobody else has \
 used end a minute later; `--on-close keep` lets them stay.
 
@@ -29,17 +29,17 @@ Examples:
   intercom acp --agent claude --on-close keep
   INTERCOM_URL=https://box.example:7411 INTERCOM_TOKEN_FILE=~/.token intercom acp")]
 pub(super) struct AcpArgs {
-    /// The profile that new sessions are started with; see `intercom agents`
+    /// The profile of new sessions; see `intercom agents`
     #[arg(long, value_name = "NAME")]
     agent: Option<String>,
-    /// A session that runs already, instead of a new one
+    /// An existing session, instead of a new one
     #[arg(long, value_name = "SESSION", value_parser = super::non_empty_id())]
     attach: Option<String>,
     /// Fail if no daemon is running, instead of starting one
     #[arg(long)]
     no_start: bool,
-    /// When the client leaves, `close` ends all its sessions at once, `keep` lets them stay; default: `on_close` in the
-    /// configuration
+    /// When the client leaves, `close` ends all its sessions at once, `keep` leaves them running; default: `on_close`
+    /// in the configuration
     #[arg(long, value_name = "HOW", value_parser = on_close())]
     on_close: Option<OnClientLeft>,
 }
@@ -57,7 +57,7 @@ pub(super) async fn run(args: AcpArgs, cx: &CliContext) -> anyhow::Result<()> {
     Relay::new(&door, link, args.on_close == Some(OnClientLeft::Close)).run().await
 }
 
-/// Returns the request target, which tells the daemon the settings of the connection.
+/// Returns the request target, whose query has the settings of the connection.
 fn target(args: &AcpArgs) -> String {
     let on_close = args.on_close.map(OnClientLeft::as_str);
     let named =

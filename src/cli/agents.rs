@@ -1,4 +1,4 @@
-//! `intercom agents`: the profiles that the daemon can start, and how another one is added.
+//! `intercom agents`: the profiles that the daemon can start, and the command that adds one.
 
 mod add;
 mod config_file;
@@ -21,8 +21,8 @@ use intercom_daemon::ops::agents_of;
 #[command(
     args_conflicts_with_subcommands = true,
     after_help = "\
-The agents that everybody knows need no configuration; docs/AGENTS.md says what each of them needs. `intercom doctor` \
-tells who has logged in to them."
+Well-known agents need no configuration; docs/AGENTS.md has the requirements of each. `intercom doctor` \
+shows which of them have a log-in."
 )]
 pub(super) struct AgentsArgs {
     #[command(subcommand)]
@@ -50,12 +50,12 @@ pub(super) async fn run(args: AgentsArgs, cx: &CliContext) -> anyhow::Result<()>
     }
 }
 
-/// The agents that a daemon with our configuration and our search path would offer.
+/// Returns the agents that a daemon with our configuration and our search path would offer.
 fn without_daemon(cx: &CliContext) -> anyhow::Result<DaemonListing> {
     let config = config::load(Some(&cx.paths.config), cx.paths.config_explicit)
         .map_err(|error| CliFailure::usage(format!("{:#}", anyhow::Error::new(error))))?;
     if !cx.json {
-        output::print_note("no daemon is running; one that is started here can run these");
+        output::print_note("no daemon is running; a daemon that is started here can run these");
     }
     Ok(DaemonListing { body: agents_of(&config).to_string() })
 }

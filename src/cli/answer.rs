@@ -1,4 +1,4 @@
-//! `intercom answer`: says how an agent that asked shall go on.
+//! `intercom answer`: answers an agent's question.
 
 use clap::builder::{PossibleValue, PossibleValuesParser, TypedValueParser};
 use serde::Deserialize;
@@ -20,20 +20,20 @@ pub(super) struct AnswerArgs {
     /// A question; see `intercom questions`
     #[arg(value_name = "QST", value_parser = super::non_empty_id())]
     question: String,
-    /// How the agent shall go on
+    /// The answer
     #[arg(value_parser = decisions())]
     decision: Answer,
-    /// What it shall do instead; `-` reads it from stdin
+    /// The instruction for `refine`; `-` reads it from stdin
     instruction: Option<String>,
 }
 
-/// The answers with their meaning: the model knows no command line.
+/// Parses the answers, with their help. The model crate knows no command line.
 fn decisions() -> impl TypedValueParser<Value = Answer> {
     let value = |answer: Answer, help: &'static str| PossibleValue::new(answer.as_str()).help(help);
     PossibleValuesParser::new([
-        value(Answer::Continue, "Go on as proposed"),
-        value(Answer::Refine, "Go on, but differently: needs an instruction"),
-        value(Answer::Stop, "Do not go on"),
+        value(Answer::Continue, "Continue as proposed"),
+        value(Answer::Refine, "Continue differently: needs an instruction"),
+        value(Answer::Stop, "Stop"),
     ])
     .try_map(|word| Answer::parse(&word).ok_or("no such answer"))
 }
@@ -45,7 +45,7 @@ pub(super) async fn run(args: AnswerArgs, cx: &CliContext) -> anyhow::Result<()>
     }
     if args.question.starts_with("clr_") {
         let hint = format!("intercom approve {0}, or intercom deny {0}", args.question);
-        return Err(CliFailure::usage(format!("{} is a clearance: it is decided", args.question))
+        return Err(CliFailure::usage(format!("{} is a clearance, not a question", args.question))
             .hint(hint)
             .into());
     }
@@ -70,7 +70,7 @@ pub(super) async fn run(args: AnswerArgs, cx: &CliContext) -> anyhow::Result<()>
     decide::check_delivery(delivery)
 }
 
-/// Adds to a late answer what can still be done. The error says who answered and when.
+/// Adds to the error of a late answer the ways to act now. The error says who answered and when.
 fn explain(error: anyhow::Error, cx: &CliContext) -> anyhow::Error {
     #[derive(Deserialize)]
     struct AnsweredQuestion {

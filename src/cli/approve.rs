@@ -1,4 +1,4 @@
-//! `intercom approve`: decides a clearance with yes.
+//! `intercom approve`: approves a clearance.
 
 use std::io::IsTerminal;
 
@@ -15,12 +15,12 @@ use intercom_types::{ClearanceExplanation, Decision, RememberChoice, RememberedR
 /// Allow what an agent asks for
 #[derive(Debug, clap::Args)]
 #[command(after_help = "\
-The first decision counts; a later one is told who was faster. Exit code 1 also means that the decision is \
-recorded but will never reach the agent. An agent that does not read gets it once it does: that is exit code 0, and a word \
+The first decision counts; a later one fails and shows who decided. Exit code 1 also means that the decision is \
+recorded but will never reach the agent. If the agent receives it later, the exit code is 0, with a note \
 on stderr.
 
 With several clearances each is reported, the exit code is 1 if one of them failed, and --json prints \
-`{\"items\": […], \"next\": null}` with one answer for each, in their order: what the daemon answered, or its error.
+`{\"items\": […], \"next\": null}` with one answer for each, in their order: the daemon's answer, or its error.
 
 Examples:
   intercom approve clr_7k2m4q8x
@@ -32,19 +32,19 @@ pub(super) struct ApproveArgs {
     /// Clearances; see `intercom clearances`
     #[arg(value_name = "CLR", required = true, value_parser = super::non_empty_id())]
     clearances: Vec<String>,
-    /// Why; the agent is told
+    /// The reason, which is sent to the agent
     #[arg(long, short)]
     reason: Option<String>,
-    /// Which of the answers that the agent offers
+    /// The id of one of the agent's options
     #[arg(long, value_name = "ID")]
     option: Option<String>,
     /// Also create a rule that allows similar requests; the exact rule is shown first, and decides pending ones, too
     #[arg(long)]
     always: bool,
-    /// For how long, such as 2h; until it is revoked if not given
+    /// The lifetime of the rule, such as 2h; without it, the rule lasts until it is revoked
     #[arg(long, value_name = "TIME", requires = "always")]
     r#for: Option<String>,
-    /// Do not ask whether the rule is what you want
+    /// Do not ask for confirmation of the rule
     #[arg(long, short, requires = "always")]
     yes: bool,
 }
@@ -81,7 +81,7 @@ pub(super) async fn run(args: ApproveArgs, cx: &CliContext) -> anyhow::Result<()
     decide(cx, &clearances, &Decision { verdict: Verdict::Approve, reason, option, remember }).await
 }
 
-/// A person at a terminal says so; nobody else is asked.
+/// Asks a person at a terminal for confirmation; without a terminal the answer is no.
 fn confirmed() -> anyhow::Result<bool> {
     if !std::io::stdin().is_terminal() {
         return Ok(false);

@@ -1,4 +1,4 @@
-//! `intercom audit`: who did what, and whether the record is whole.
+//! `intercom audit`: the audit rows, and the verification of their chain.
 
 mod sentence;
 
@@ -20,25 +20,26 @@ use intercom_types::{AGENT_PREFIX, Time, VIA_POLICY, parse_duration};
 
 const PAGE: &str = "1000";
 const GRANT: &str = "grt_";
-/// A row that is too long for the terminal goes on below its time.
+/// The indentation of the further lines of a row that is too long for the terminal.
 const INDENT: usize = 8;
 
 /// Show the audit: every decision, grant, token, start, stop and change of the configuration
 #[derive(Debug, clap::Args)]
 #[command(after_help = "\
-Each row carries a hash of itself and of all rows before it. --verify looks at every one and names what was altered, \
-taken out or reordered, also at the end; a break that the daemon has recorded is named from then on. The head that it prints, \
-kept elsewhere ([audit] anchor_file does that), shows later that nothing before it was rewritten.
+Each row contains a hash of itself and of all rows before it. --verify checks every row and names rows that were altered, \
+removed or reordered, also at the end; it also names every break that the daemon has recorded. The head that it prints, \
+stored elsewhere ([audit] anchor_file does that), proves later that no row before it was rewritten.
 
 With --json, each line is one row.")]
 pub(super) struct AuditArgs {
-    /// Only rows since then: an age such as 30d or 2h, or a time such as 2026-03-04, 2026-03-04 15:02 or 2026-03-04T12:00:00Z
+    /// Only rows since then: an age such as 30d or 2h, or a time such as 2026-03-04, 2026-03-04 15:02 or
+    /// 2026-03-04T12:00:00Z
     #[arg(long)]
     since: Option<String>,
     /// Only rows about this session
     #[arg(long, value_name = "SESSION", value_parser = non_empty_id())]
     session: Option<String>,
-    /// Check that the record is whole; exit 1 if it is not
+    /// Verify the audit chain; exit 1 if it is broken
     #[arg(long, conflicts_with_all = ["since", "session"])]
     verify: bool,
 }
@@ -119,7 +120,7 @@ fn line(row: &Row, names: &SessionNames, cx: &CliContext) -> String {
     cx.paint.style(TerminalStyle::Dim, &head) + &wrapped(&text, columns(&head), INDENT, width)
 }
 
-/// Sessions that are gone by now are named by their rows.
+/// Records the names in a row, because the sessions of old rows may have been removed.
 fn note(row: &Row, names: &mut SessionNames) {
     let name = row.data.get("name").and_then(Value::as_str).filter(|_| row.action.starts_with("session."));
     if let (Some(session), Some(name)) = (&row.session, name) {
@@ -128,7 +129,7 @@ fn note(row: &Row, names: &mut SessionNames) {
 }
 
 impl Row {
-    /// `person ana (slack)`, `rule tests`, `agent of shop`, `intercom`.
+    /// Returns `person ana (slack)`, `rule tests`, `agent of shop` or `intercom`.
     fn actor(&self, names: &SessionNames) -> String {
         let via = self.data.get("via").and_then(Value::as_str);
         match self.actor.as_deref() {
@@ -140,7 +141,7 @@ impl Row {
                 let via = via.map(|via| format!(" ({})", clean(via))).unwrap_or_default();
                 format!("person {}{via}", clean(&self.by))
             }
-            // What somebody allowed always is a rule without a name of its own.
+            // A grant is a rule without a name of its own.
             Some("rule") if self.by.starts_with(GRANT) => format!("grant {}", short(&self.by)),
             Some("rule") if self.by != VIA_POLICY => format!("rule {}", clean(&self.by)),
             _ => clean(&self.by),

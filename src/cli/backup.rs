@@ -1,4 +1,4 @@
-//! `intercom backup`: a copy of the database, made by the daemon while it runs.
+//! `intercom backup`: a copy of the database, made by the running daemon.
 
 use std::io::IsTerminal;
 use std::path::PathBuf;
@@ -20,7 +20,7 @@ const SHOW_EVERY: Duration = Duration::from_millis(250);
 /// Copy the daemon's database to a file while it runs
 #[derive(Debug, clap::Args)]
 pub(super) struct BackupArgs {
-    /// Where to; seen from here, not from the daemon
+    /// The target file; a relative path starts at the current directory
     #[arg(value_name = "FILE")]
     file: PathBuf,
     /// Replace the file if it exists, once the new one is complete
@@ -63,7 +63,7 @@ struct Progress {
     total_bytes: u64,
 }
 
-/// Waits for the copy and shows on a terminal how far it is. The daemon gives the copy up when this connection ends.
+/// Waits for the copy and shows its progress on a terminal. The daemon cancels the copy when this connection ends.
 async fn copy(cx: &CliContext, body: &serde_json::Value) -> anyhow::Result<DaemonAnswer> {
     let url = url(&["backup"], &[]);
     let mut copying = std::pin::pin!(cx.client.post(&url, body));
@@ -75,7 +75,7 @@ async fn copy(cx: &CliContext, body: &serde_json::Value) -> anyhow::Result<Daemo
             output::replace_line("");
             return answer;
         }
-        // Not knowing how far it is does not make the backup fail.
+        // A backup must not fail because its progress cannot be read.
         let state = cx.client.get(&url).await.ok().and_then(|answer| answer.parse::<BackupRunState>().ok());
         if let Some(progress) = state.and_then(|state| state.running) {
             output::replace_line(&progress.line());
@@ -84,7 +84,7 @@ async fn copy(cx: &CliContext, body: &serde_json::Value) -> anyhow::Result<Daemo
 }
 
 impl Progress {
-    /// `copying: 350 of 1000 MiB (35 %)`
+    /// Returns the progress: `copying: 350 of 1000 MiB (35 %)`.
     fn line(&self) -> String {
         const MIB: u64 = 1024 * 1024;
         let percent = self.copied_bytes.saturating_mul(100).checked_div(self.total_bytes).unwrap_or(0);

@@ -34,7 +34,7 @@ pub(super) use self::leftovers::{orphans, strays};
 pub(super) use self::port::port;
 pub(super) use self::shims::shims;
 
-/// The name of the check of the daemon's connection.
+/// The name of the check of the daemon's Slack connection.
 pub(super) const SLACK: &str = "slack";
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
@@ -74,7 +74,7 @@ pub(super) fn configuration(paths: &DaemonPaths) -> (Option<Config>, Check) {
             (Some(config), Check::ok("configuration", format!("{file} is valid")))
         }
         Ok(config) => {
-            (Some(config), Check::ok("configuration", format!("{file} does not exist; none is needed")))
+            (Some(config), Check::ok("configuration", format!("{file} does not exist, and is not needed")))
         }
         Err(error) => {
             (None, Check::wrong("configuration", error.to_string(), "the daemon does not start with this"))
@@ -87,7 +87,7 @@ pub(super) fn state_dir(dir: &Path) -> Check {
     let meta = match dir.metadata() {
         Ok(meta) => meta,
         Err(error) if error.kind() == std::io::ErrorKind::NotFound => {
-            return Check::ok("state", format!("{shown} does not exist yet; the daemon makes it"));
+            return Check::ok("state", format!("{shown} does not exist yet; the daemon creates it"));
         }
         Err(error) => {
             return Check::wrong("state", format!("{shown}: {error}"), "the daemon needs this directory");
@@ -121,7 +121,7 @@ pub(super) async fn daemon(cx: &CliContext) -> Check {
                     detail,
                     "`intercom daemon restart` starts one in the background, and so does `intercom run`",
                 ),
-                _ => Check::wrong("daemon", detail, "is this your socket?"),
+                _ => Check::wrong("daemon", detail, "check whether this socket is yours"),
             };
         }
     };
@@ -133,10 +133,10 @@ pub(super) async fn daemon(cx: &CliContext) -> Check {
         },
     );
     drop(stream);
-    health(&format!("{whose}, at {socket}"), "look into its log", cx).await
+    health(&format!("{whose}, at {socket}"), "check its log", cx).await
 }
 
-/// The daemon that `INTERCOM_URL` names.
+/// Checks the daemon that `INTERCOM_URL` names.
 pub(super) async fn remote_daemon(remote: &RemoteDaemon, cx: &CliContext) -> Check {
     let place = format!("at {} (INTERCOM_URL)", remote.console());
     health(&place, "check INTERCOM_URL and INTERCOM_TOKEN", cx).await
@@ -167,7 +167,7 @@ async fn health(place: &str, hint: &str, cx: &CliContext) -> Check {
     let ours = env!("CARGO_PKG_VERSION");
     match health {
         Ok(Health { you: None, .. }) => {
-            Check::wrong("daemon", format!("{place}: it does not know you"), hint)
+            Check::wrong("daemon", format!("{place}: it does not accept you"), hint)
         }
         Ok(Health { quarantined_lines: lines @ 1.., .. }) => Check::wrong(
             "daemon",
@@ -194,7 +194,7 @@ async fn health(place: &str, hint: &str, cx: &CliContext) -> Check {
     }
 }
 
-/// The warnings of the daemon, for commands that people look at first.
+/// Prints the daemon's warnings, for commands that people use first.
 pub(super) async fn tell_warnings(cx: &CliContext) {
     #[derive(Deserialize)]
     struct Health {
@@ -211,14 +211,14 @@ pub(super) async fn tell_warnings(cx: &CliContext) {
 pub(super) fn database(file: &Path) -> Check {
     let shown = file.display();
     if !file.exists() {
-        return Check::ok("database", format!("{shown} does not exist yet; the daemon makes it"));
+        return Check::ok("database", format!("{shown} does not exist yet; the daemon creates it"));
     }
     match schema_version(file) {
         Ok(version) => Check::ok("database", format!("{shown}, schema version {version}")),
         Err(error) if error.sqlite_error_code() == Some(rusqlite::ErrorCode::DatabaseBusy) => Check::warning(
             "database",
-            format!("{shown}: only the daemon can open it, which started without room on the disk"),
-            "make room, then run `intercom daemon restart`",
+            format!("{shown}: only the daemon can open it, because it started on a full disk"),
+            "free some space, then run `intercom daemon restart`",
         ),
         Err(error) => {
             Check::wrong("database", format!("{shown}: {error}"), "restore a backup, if it is damaged")
@@ -230,7 +230,7 @@ fn schema_version(file: &Path) -> rusqlite::Result<i64> {
     open_database(file)?.query_row("PRAGMA user_version", [], |row| row.get(0))
 }
 
-/// Reads what the store wrote, without a daemon and without changing anything.
+/// Opens the database without a daemon and without changing anything.
 fn open_database(file: &Path) -> rusqlite::Result<rusqlite::Connection> {
     use rusqlite::{Connection, OpenFlags};
     let flags = OpenFlags::SQLITE_OPEN_READ_ONLY | OpenFlags::SQLITE_OPEN_NO_MUTEX;
@@ -239,7 +239,7 @@ fn open_database(file: &Path) -> rusqlite::Result<rusqlite::Connection> {
     let connection = if Path::new(&log).exists() {
         Connection::open_with_flags(file, flags)?
     } else {
-        // Nobody uses it: it is read as it is, without the side files that SQLite would leave behind.
+        // Nobody uses it: it is opened as immutable, without the side files that SQLite would leave behind.
         Connection::open_with_flags(immutable(file), flags | OpenFlags::SQLITE_OPEN_URI)?
     };
     connection.query_row("SELECT count(*) FROM sqlite_schema", [], |_| Ok(()))?;
@@ -251,7 +251,7 @@ fn immutable(file: &Path) -> String {
     format!("file:{escaped}?immutable=1")
 }
 
-/// Each session takes a handful of descriptors.
+/// Checks the limit of open files, because each session takes a handful.
 pub(super) fn descriptors() -> Check {
     match getrlimit(Resource::RLIMIT_NOFILE) {
         Ok((soft, hard)) if soft < 1024 => {
@@ -263,15 +263,12 @@ pub(super) fn descriptors() -> Check {
     }
 }
 
-/// Checks how the whole process tree of an agent is killed. `None` is a configuration that cannot be read.
+/// Checks the ways to kill an agent's process tree. `None` is a configuration that cannot be read.
 pub(super) fn killing(config: Option<&Config>) -> Check {
     const NAME: &str = "killing";
     match config {
         None => {
-            return Check::ok(
-                NAME,
-                "by sweeping the tree; whether by cgroup too is for the configuration to say",
-            );
+            return Check::ok(NAME, "by sweeping the tree; the use of cgroups depends on the configuration");
         }
         Some(config) if !config.daemon.cgroups => {
             return Check::ok(NAME, "by sweeping the tree; [daemon] cgroups is false");
@@ -290,7 +287,7 @@ pub(super) fn killing(config: Option<&Config>) -> Check {
 #[allow(clippy::useless_conversion, reason = "a count of blocks has 32 bits on some systems")]
 pub(super) fn disk(dir: &Path, min_free_mib: u64) -> Check {
     const MIB: u64 = 1024 * 1024;
-    /// Below this the database itself soon has no room.
+    /// The free space below which the database itself soon has no room.
     const LITTLE_MIB: u64 = 100;
     let place = dir.ancestors().find(|dir| dir.exists()).unwrap_or(Path::new("/"));
     let free = match statvfs(place) {
@@ -300,18 +297,20 @@ pub(super) fn disk(dir: &Path, min_free_mib: u64) -> Check {
     let detail = format!("{free} MiB free at {}", place.display());
     if free < min_free_mib {
         let hint = format!(
-            "nothing is read from agents below {min_free_mib} MiB ([limits] min_free_disk_mib): make room"
+            "nothing is read from agents below {min_free_mib} MiB ([limits] min_free_disk_mib): free some space"
         );
         return Check::wrong("disk", detail, hint);
     }
     match free {
-        ..LITTLE_MIB => Check::wrong("disk", detail, "on a full disk the daemon is read-only: make room"),
+        ..LITTLE_MIB => {
+            Check::wrong("disk", detail, "on a full disk the daemon is read-only: free some space")
+        }
         LITTLE_MIB..1024 => Check::warning("disk", detail, "the log of busy agents grows quickly"),
         _ => Check::ok("disk", detail),
     }
 }
 
-/// Finds a command as a shell would: a path as it is, a bare name on the search path.
+/// Finds a command as a shell would: a path unchanged, a bare name on the search path.
 fn find(command: &Path, search: Option<&std::ffi::OsStr>) -> Option<PathBuf> {
     let runs = |file: &PathBuf| {
         file.metadata().is_ok_and(|meta| meta.is_file() && meta.permissions().mode() & 0o111 != 0)

@@ -1,4 +1,4 @@
-//! `intercom clearances`: what waits for a decision, and what somebody should see before deciding.
+//! `intercom clearances`: pending clearances, and the details of one before a decision.
 
 use std::fmt::Write as _;
 
@@ -15,7 +15,7 @@ use intercom_types::action::diff_size;
 use intercom_types::text::{clean, plural, quoted, short};
 use intercom_types::{Choice, Clearance, ClearanceStatus, Time};
 
-/// List the clearances that wait for a decision, riskiest first, then oldest; or show one in full with its diff
+/// List the pending clearances, riskiest first, then oldest; or show one in full with its diff
 #[derive(Debug, clap::Args)]
 #[command(after_help = "\
 With --json the list is the daemon's own answer, newest first.
@@ -28,13 +28,13 @@ pub(super) struct ClearancesArgs {
     /// A clearance to show in full
     #[arg(value_name = "CLR", value_parser = super::non_empty_id(), conflicts_with_all = ["all", "session"])]
     clearance: Option<String>,
-    /// Also the decided and closed ones
+    /// Include decided and closed clearances
     #[arg(long, short)]
     all: bool,
-    /// Only those of this session
+    /// Only clearances of this session
     #[arg(long, short, value_name = "SES", value_parser = super::non_empty_id())]
     session: Option<String>,
-    /// Show each in full, with its diff
+    /// Show each clearance in full, with its diff
     #[arg(long)]
     diff: bool,
 }
@@ -67,7 +67,7 @@ pub(super) async fn run(args: ClearancesArgs, cx: &CliContext) -> anyhow::Result
     Ok(())
 }
 
-/// Reports pending requests of the other kind to somebody who found none and may have meant those.
+/// Reports pending requests of the other kind to a person who found none and may have meant those.
 pub(super) async fn report_other_requests(cx: &CliContext, what: &str, session: Option<&str>) {
     let mut query = vec![("status", "pending")];
     query.extend(session.map(|session| ("session", session)));
@@ -79,7 +79,7 @@ pub(super) async fn report_other_requests(cx: &CliContext, what: &str, session: 
     }
 }
 
-/// A line each. The status is the same for all that wait, so it is shown only beside settled ones.
+/// Returns one line per clearance. All pending ones have the same status, so it is shown only with settled ones.
 fn table(clearances: &[Clearance], all: bool, now: Timestamp) -> TerminalTable {
     let titles: &[_] = if all {
         &["ID", "SESSION", "RISK", "STATUS", "AGE", "WHAT"]
@@ -105,7 +105,7 @@ fn table(clearances: &[Clearance], all: bool, now: Timestamp) -> TerminalTable {
     table
 }
 
-/// Everything that somebody should see before deciding.
+/// Returns all details that matter for a decision.
 fn detail(clearance: &Clearance, paint: Paint, now: Timestamp) -> String {
     let mut risk = match &clearance.claimed_risk {
         Some(claimed) if *claimed != *clearance.risk => {
@@ -184,7 +184,7 @@ fn detail(clearance: &Clearance, paint: Paint, now: Timestamp) -> String {
     text
 }
 
-/// `allow (Allow once, allow_once)`.
+/// Formats the options: `allow (Allow once, allow_once)`.
 pub(super) fn choices(choices: &[Choice]) -> String {
     let shown: Vec<String> = choices
         .iter()

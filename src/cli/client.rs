@@ -1,4 +1,4 @@
-//! Talks to the daemon: HTTP/1.1, one connection per request.
+//! The client of the daemon: HTTP/1.1, one connection per request.
 
 use std::fmt;
 use std::time::Duration;
@@ -22,7 +22,7 @@ use super::lost_daemon;
 use super::transport::Transport;
 use super::url::url;
 
-/// A daemon that takes longer to answer a question is not well. What a command takes is not limited.
+/// The time limit of a read. Commands have none, because they may take long.
 const READ_LIMIT: Duration = Duration::from_secs(30);
 const PAGE: &str = "1000";
 
@@ -50,7 +50,7 @@ pub(super) fn parse<T: DeserializeOwned>(body: &str) -> anyhow::Result<T> {
     serde_json::from_str(body).context("the daemon's answer is not what this version expects")
 }
 
-/// A whole list, over as many pages as there are.
+/// A whole list of any number of pages.
 #[derive(Debug)]
 pub(super) struct DaemonListing {
     pub(super) body: String,
@@ -68,7 +68,7 @@ impl DaemonListing {
     }
 }
 
-/// The head of an answer whose body is still to come. The connection lives as long as this does.
+/// The head of an answer whose body is not read yet. The connection lives as long as this value.
 #[derive(Debug)]
 pub(super) struct StreamedAnswer {
     pub(super) body: Incoming,
@@ -92,7 +92,7 @@ impl DaemonClient {
     pub(super) async fn get(&self, url: &str) -> anyhow::Result<DaemonAnswer> {
         tokio::time::timeout(READ_LIMIT, self.call(Method::GET, url, None)).await.map_err(|_| {
             CliFailure::failed(format!("the daemon did not answer within {}s", READ_LIMIT.as_secs()))
-                .hint(format!("see what is wrong with it: `{} doctor`", self.command_prefix))
+                .hint(format!("check it with `{} doctor`", self.command_prefix))
         })?
     }
 
@@ -104,7 +104,7 @@ impl DaemonClient {
         self.call(Method::DELETE, url, None).await
     }
 
-    /// All pages of a list. One page stays as it came; several are joined, their items unchanged.
+    /// Returns all pages of a list. A single page is unchanged; several are joined, with their items unchanged.
     pub(super) async fn list(
         &self,
         segments: &[&str],
@@ -125,7 +125,7 @@ impl DaemonClient {
         Ok(DaemonListing { body: serde_json::to_string(&Page { items, next: None })? })
     }
 
-    /// Sends, and reads the whole answer; a refusal is an error.
+    /// Sends a request and reads the whole answer; a refusal is an error.
     async fn call(&self, method: Method, url: &str, body: Option<&Value>) -> anyhow::Result<DaemonAnswer> {
         let changes = method != Method::GET;
         let mut request = Request::builder().method(method).uri(url).header(ACCEPT, "application/json");
@@ -142,7 +142,8 @@ impl DaemonClient {
         }
     }
 
-    /// Adds to a broken connection the way back to the daemon and, after a command, the place that shows whether it was done.
+    /// Adds advice to a broken connection: the way back to the daemon and, after a command, the place that shows
+    /// whether it was done.
     fn explain(&self, error: anyhow::Error, changes: bool, url: &str) -> anyhow::Error {
         if !error.is::<BrokenConnection>() {
             return error;
@@ -151,13 +152,15 @@ impl DaemonClient {
         let failure = CliFailure::failed(error.to_string());
         let hint = match lost_daemon::command_to_check(url) {
             _ if !changes => back,
-            Some(place) => format!("{back}, then see whether it was done: `{} {place}`", self.command_prefix),
-            None => format!("{back}, and see whether it was done before you try again"),
+            Some(place) => {
+                format!("{back}, then check whether it was done: `{} {place}`", self.command_prefix)
+            }
+            None => format!("{back}, and check whether it was done before you try again"),
         };
         failure.hint(hint).into()
     }
 
-    /// Sends, and returns as soon as the head of the answer is here.
+    /// Sends a request and returns as soon as the head of the answer has arrived.
     pub(super) async fn send(
         &self,
         request: hyper::http::request::Builder,
@@ -168,7 +171,7 @@ impl DaemonClient {
             http1::handshake(TokioIo::new(stream)).await.map_err(|_| BrokenConnection)?;
         let mut tasks = JoinSet::new();
         tasks.spawn(async move {
-            connection.await.ok(); // the request fails too, and says so
+            connection.await.ok(); // the request fails as well, with the error
         });
         let token = self.transport.token().map(|token| format!("Bearer {token}"));
         let request = token.into_iter().fold(request, |request, token| request.header(AUTHORIZATION, token));

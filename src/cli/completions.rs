@@ -1,4 +1,4 @@
-//! `intercom completions`: needs neither a daemon nor a home.
+//! `intercom completions`: completions for a shell; needs neither a daemon nor a home directory.
 
 use clap_complete::Shell;
 

@@ -1,4 +1,4 @@
-//! `intercom console`: a way in to the web console.
+//! `intercom console`: a link to the web console.
 
 use serde::Deserialize;
 use serde_json::json;
@@ -15,7 +15,7 @@ use intercom_types::text::clean;
 #[derive(Debug, clap::Args)]
 pub(super) struct ConsoleArgs {}
 
-/// A link that signs in, and the answer that it came in.
+/// A link that signs in, and the daemon's answer with it.
 pub(super) struct SignInLink {
     pub(super) url: String,
     answer: DaemonAnswer,
@@ -29,15 +29,15 @@ pub(super) async fn run(ConsoleArgs {}: ConsoleArgs, cx: &CliContext) -> anyhow:
     })
 }
 
-/// Says why the daemon has no console although the configuration wants one, and how to get one.
+/// Reports why the daemon has no console although the configuration asks for one, and how to get one.
 pub(super) async fn say_if_missing(cx: &CliContext) {
     let has_none = DaemonInfo::read(&cx.paths.daemon_json()).is_some_and(|info| info.url.is_none());
     let mut api = config::load(Some(&cx.paths.config), cx.paths.config_explicit).unwrap_or_default().api;
-    api.overridden(|name| std::env::var(name).ok()).ok(); // the daemon complains about it
+    api.overridden(|name| std::env::var(name).ok()).ok(); // the daemon reports an error in it
     if !has_none || api.address().is_ok_and(|address| address.is_none()) {
         return;
     }
-    // The daemon knows who has its port, and which one is free.
+    // The daemon knows which process has its port, and which port is free.
     let Err(error) = link(cx).await else { return };
     if let Some(refusal) = error.downcast_ref::<DaemonRefusal>().filter(|refusal| refusal.code == "no_port") {
         output::advise(&clean(&refusal.to_string()));

@@ -1,7 +1,7 @@
 //! `intercom daemon`: the running daemon, and the daemon as a service of the user's own systemd.
 //!
-//! The unit kills only the daemon itself, and its cgroup is delegated: agents live in cgroups of their own below it, and
-//! neither a restart nor an upgrade of the daemon touches them.
+//! The unit kills only the daemon itself, and its cgroup is delegated: agents live in cgroups of their own below it, so
+//! neither a restart nor an upgrade of the daemon affects them.
 
 mod process;
 
@@ -35,18 +35,19 @@ enum DaemonCommand {
         #[arg(long)]
         print: bool,
     },
-    /// Show the running daemon (pid, since when, how it was started, version, socket, console, sessions) and the service
+    /// Show the running daemon (pid, start time, how it was started, version, socket, console, sessions) and the
+    /// service
     Status,
-    /// Stop the service and remove the unit; agents run on
+    /// Stop the service and remove the unit; agents keep running
     Uninstall,
-    /// Start the daemon again, or for the first time, with the variables of this shell and the keys that the daemon had before; agents
-    /// run on, unless `on_stop` is "drain"
+    /// Restart the daemon, or start one, with the variables of this shell and the previous daemon's keys; agents keep
+    /// running, unless `on_stop` is "drain"
     Restart,
-    /// Stop the running daemon; agents run on, unless `on_stop` is "drain"
+    /// Stop the running daemon; agents keep running, unless `on_stop` is "drain"
     Stop,
 }
 
-/// The command that starts the installed service, and the one that shows its log.
+/// The command that starts the installed service, and the command that shows its log.
 #[derive(Debug)]
 pub(super) struct InstalledService {
     pub(super) program: &'static str,
@@ -56,7 +57,7 @@ pub(super) struct InstalledService {
 }
 
 impl InstalledService {
-    /// The one that runs the daemon which this command line means.
+    /// Returns the service that runs the daemon of this command line.
     pub(super) fn installed(cx: &CliContext) -> Option<Self> {
         let env = |key: &str| std::env::var_os(key);
         let installed = std::fs::read_to_string(unit_file(&env).ok()?);
@@ -69,12 +70,12 @@ impl InstalledService {
         (usual && plist.exists()).then(|| {
             let args =
                 vec!["kickstart".to_owned(), format!("gui/{}/intercom", nix::unistd::Uid::effective())];
-            Self { program: "launchctl", args, log: "its property list says where its log is" }
+            Self { program: "launchctl", args, log: "its property list names its log" }
         })
     }
 }
 
-/// Checks whether a unit runs the daemon with the same files as `ours` does, wherever its binary is.
+/// Returns true if a unit runs a daemon with the same files as `ours`, wherever its binary is.
 fn runs_same_daemon(unit: &str, ours: &str) -> bool {
     let command =
         |unit: &str| unit.lines().find_map(|line| line.strip_prefix("ExecStart=").map(str::to_owned));
@@ -104,7 +105,7 @@ fn unit_file(env: &dyn Fn(&str) -> Option<std::ffi::OsString>) -> anyhow::Result
     Ok(config.join("systemd/user").join(UNIT))
 }
 
-/// `KillMode=process`: stopping the unit must not take the agents along.
+/// Returns the unit. `KillMode=process`: stopping the unit must not stop the agents.
 fn unit(exe: &Path, cx: &CliContext) -> String {
     let mut command = vec![exe.display().to_string()];
     let paths = &cx.paths;
@@ -143,7 +144,7 @@ fn quoted(word: &str) -> String {
 }
 
 fn install(file: &Path, unit: &str, cx: &CliContext) -> anyhow::Result<()> {
-    // Asked before anything is written: a unit that nobody reads helps nobody.
+    // Checked before anything is written: without a user instance the unit would be useless.
     if let Err(why) = systemctl(&["show-environment"]) {
         return Err(CliFailure::failed(format!("the systemd user instance cannot be reached: {why}"))
             .hint(WITHOUT_SYSTEMD)
@@ -171,7 +172,7 @@ fn install(file: &Path, unit: &str, cx: &CliContext) -> anyhow::Result<()> {
     let user = std::env::var("USER").unwrap_or_else(|_| "$USER".to_owned());
     if !Path::new("/var/lib/systemd/linger").join(&user).exists() {
         output::print_note(
-            "your systemd ends with your last login, and takes the agents along; to keep them running:",
+            "your systemd ends with your last login and ends the agents; to keep them running:",
         );
         output::print_note(&format!("  loginctl enable-linger {user}"));
     }
@@ -184,14 +185,14 @@ fn uninstall(file: &Path, cx: &CliContext) -> anyhow::Result<()> {
     }
     let stopped = systemctl(&["disable", "--now", UNIT]);
     std::fs::remove_file(file)?;
-    systemctl(&["daemon-reload"]).ok(); // it is told again when it starts
+    systemctl(&["daemon-reload"]).ok(); // it reloads at its next start anyway
     if cx.json {
         output::print(&serde_json::json!({ "unit": file, "stopped": stopped.is_ok() }).to_string())?;
     } else {
         output::print(&file.display().to_string())?;
     }
     output::print_note(
-        "removed; agents that run go on running: `intercom daemon restart` starts a daemon that takes them up",
+        "removed; running agents keep running: `intercom daemon restart` starts a daemon that finds them",
     );
     Ok(())
 }

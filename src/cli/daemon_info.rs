@@ -1,4 +1,4 @@
-//! The running daemon of a state directory, by the file that it leaves there.
+//! The running daemon of a state directory, from the file that it writes there.
 
 use std::ffi::OsString;
 use std::os::unix::ffi::OsStringExt as _;
@@ -9,7 +9,7 @@ use serde::{Deserialize, Serialize};
 use super::shell_variables::{self, Variables};
 use intercom_host as host;
 
-/// `daemon.json`, as far as the command line needs it.
+/// The fields of `daemon.json` that the command line needs.
 #[derive(Debug, Deserialize)]
 pub(super) struct DaemonInfo {
     pub(super) pid: i32,
@@ -19,15 +19,15 @@ pub(super) struct DaemonInfo {
     pub(super) started_at: Option<String>,
 }
 
-/// The way in which a daemon was started.
+/// The starter of a daemon.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "snake_case")]
 pub(super) enum StartedBy {
-    /// By a command that needed one.
+    /// A command that needed one.
     Background,
-    /// By a service manager.
+    /// A service manager.
     Service,
-    /// By a person or a program that ran `intercom serve`.
+    /// A person or a program that ran `intercom serve`.
     Serve,
 }
 
@@ -42,13 +42,14 @@ impl StartedBy {
 }
 
 impl DaemonInfo {
-    /// `None` without a daemon that runs: one that was killed has left its file, and its number may be another process's now.
+    /// Returns `None` without a running daemon: a killed daemon leaves its file, and its pid may belong to another
+    /// process now.
     pub(super) fn read(file: &Path) -> Option<Self> {
         let info: Self = serde_json::from_slice(&std::fs::read(file).ok()?).ok()?;
         (host::is_running(info.pid) && info.is_daemon()).then_some(info)
     }
 
-    /// The variables that it was started with; `None` where the system does not tell.
+    /// Returns the variables that it was started with; `None` where the system hides them.
     pub(super) fn environment(&self) -> Option<Variables> {
         let bytes = std::fs::read(format!("/proc/{}/environ", self.pid)).ok()?;
         let pair = |entry: &[u8]| {
@@ -58,7 +59,7 @@ impl DaemonInfo {
         Some(bytes.split(|byte| *byte == 0).filter_map(pair).collect())
     }
 
-    /// The way in which it was started; `None` where the system does not tell.
+    /// Returns its starter; `None` where the system hides that.
     pub(super) fn started_by(&self) -> Option<StartedBy> {
         let words = self.words()?;
         let is_service = || {
@@ -74,12 +75,12 @@ impl DaemonInfo {
         })
     }
 
-    /// Tells whether the process of this number is a daemon, as far as the system tells. Its program may be renamed.
+    /// Returns true if the process with this pid seems to be a daemon. Its program may be renamed.
     fn is_daemon(&self) -> bool {
         self.words().is_none_or(|words| words.iter().any(|word| word == "serve"))
     }
 
-    /// Its command line.
+    /// Returns its command line.
     fn words(&self) -> Option<Vec<String>> {
         let bytes = std::fs::read(format!("/proc/{}/cmdline", self.pid)).ok()?;
         Some(bytes.split(|byte| *byte == 0).map(|word| String::from_utf8_lossy(word).into_owned()).collect())

@@ -13,12 +13,12 @@ use super::{CliContext, output};
 use intercom_types::text::{clean, columns, short};
 use intercom_types::{Clearance, Decision, Delivery, Quorum};
 
-/// Decides each clearance. One is answered as the daemon answers it; of several, each is reported, and one failure fails
+/// Decides each clearance. For one, the daemon's answer is printed; of several, each is reported, and one failure fails
 /// the command.
 pub(super) async fn decide(cx: &CliContext, ids: &[String], decision: &Decision) -> anyhow::Result<()> {
     if let Some(id) = ids.iter().find(|id| id.starts_with("qst_")) {
         let hint = format!("intercom answer {id} continue|refine|stop");
-        return Err(CliFailure::usage(format!("{id} is a question: it is answered")).hint(hint).into());
+        return Err(CliFailure::usage(format!("{id} is a question, not a clearance")).hint(hint).into());
     }
     if let [id] = ids {
         let answer = post(cx, id, decision).await?;
@@ -62,7 +62,7 @@ async fn post(cx: &CliContext, id: &str, decision: &Decision) -> anyhow::Result<
     }
 }
 
-/// An approval that is not enough by itself is answered with 202.
+/// Returns the outcome in words. An approval that needs further approvals is answered with 202.
 fn outcome(answer: &DaemonAnswer, cx: &CliContext) -> anyhow::Result<String> {
     if answer.status == 202 { quorum(answer) } else { Ok(decided(&answer.parse()?, cx)) }
 }
@@ -80,22 +80,22 @@ fn decided(clearance: &Clearance, cx: &CliContext) -> String {
     format!("{}{id}{line}", cx.paint.style(style, &status))
 }
 
-/// A decision that did not arrive is recorded, but it is not done.
+/// Fails for a decision that did not arrive: it is recorded, but the agent does not act on it.
 pub(super) fn check_delivery(delivery: &Delivery) -> anyhow::Result<()> {
     match delivery {
         Delivery::Failed(cause) => {
-            let hint = "it is recorded, but the agent will not hear of it";
+            let hint = "it is recorded, but the agent will never receive it";
             Err(CliFailure::failed(format!("not delivered: {cause}")).hint(hint).into())
         }
         Delivery::Pending => {
-            output::print_note("recorded; the agent has not taken it yet");
+            output::print_note("recorded; the agent has not read it yet");
             Ok(())
         }
         Delivery::None | Delivery::Delivered | Delivery::Other(_) => Ok(()),
     }
 }
 
-/// Nothing where all is well, else what is not.
+/// Returns a note if a delivery failed or is pending; nothing otherwise.
 pub(super) fn delivery_note(delivery: &Delivery) -> String {
     match delivery {
         Delivery::Delivered => String::new(),
@@ -108,7 +108,7 @@ fn quorum(answer: &DaemonAnswer) -> anyhow::Result<String> {
     Ok(format!("recorded: {} of {needed} approvals", approvals.len()))
 }
 
-/// Adds the hint for the next try: the options, or the ways to act after somebody else's decision.
+/// Adds advice for the next try: the options, or the ways to act after somebody else's decision.
 async fn explain(cx: &CliContext, id: &str, error: anyhow::Error) -> anyhow::Error {
     let refusal = match error.downcast::<DaemonRefusal>() {
         Ok(refusal) => refusal,
@@ -133,7 +133,7 @@ async fn explain(cx: &CliContext, id: &str, error: anyhow::Error) -> anyhow::Err
     }
 }
 
-/// The ways to act after a decision that cannot be changed. The error says who decided what and when.
+/// Returns the ways to act after a decision that cannot be changed. The error says who decided what and when.
 fn hint_after_decision(body: &str, cx: &CliContext) -> Option<String> {
     #[derive(Deserialize)]
     struct DecidedClearance {

@@ -1,4 +1,4 @@
-//! `intercom deny`: decides a clearance with no.
+//! `intercom deny`: denies a clearance.
 
 use super::CliContext;
 use super::decide::decide;
@@ -17,7 +17,7 @@ pub(super) struct DenyArgs {
     /// Clearances; see `intercom clearances`
     #[arg(value_name = "CLR", required = true, value_parser = super::non_empty_id())]
     clearances: Vec<String>,
-    /// Why; the agent is told
+    /// The reason, which is sent to the agent
     #[arg(long, short)]
     reason: Option<String>,
 }

@@ -6,7 +6,8 @@ use intercom_types::text::clean_block;
 
 const GUTTER: &str = "│ ";
 
-/// Cleaned, and coloured line by line. Each line has a gutter: a diff of an agent may hold any line at all.
+/// Returns a diff, cleaned and coloured line by line. Each line has a gutter, because an agent's diff may contain any
+/// line at all.
 pub(super) fn show(diff: &str, paint: Paint) -> String {
     let mut shown = String::with_capacity(diff.len());
     let width = stdout_size().map(|size| size.columns);

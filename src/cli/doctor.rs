@@ -1,4 +1,4 @@
-//! `intercom doctor`: everything that can be wrong with an installation, one line each.
+//! `intercom doctor`: one line for each check of an installation.
 
 mod rebuild;
 
@@ -21,14 +21,14 @@ const HINT_INDENT: usize = 9;
 /// Check the installation: configuration, state, daemon, console, limits and agents
 #[derive(Debug, clap::Args)]
 #[command(
-    after_help = "Works with and without a daemon. With INTERCOM_URL it looks at the daemon there. Exit code 1 means that something is \
+    after_help = "Works with and without a daemon. With INTERCOM_URL it checks the daemon there. Exit code 1 means that something is \
 wrong."
 )]
 pub(super) struct DoctorArgs {
-    /// Make clearances, questions and prompts anew from the log, and say what differed; the daemon must be stopped
+    /// Rebuild clearances, questions and prompts from the log, and report the differences; the daemon must be stopped
     #[arg(long)]
     rebuild_ledger: bool,
-    /// Only say what differs
+    /// Only report the differences
     #[arg(long, requires = "rebuild_ledger")]
     dry_run: bool,
 }
@@ -42,7 +42,7 @@ pub(super) async fn run(args: DoctorArgs, cx: &CliContext) -> anyhow::Result<()>
     if let Transport::Remote(remote) = cx.client.transport() {
         checks.push(checks::remote_daemon(remote, cx).await);
         if !remote.is_local() {
-            let detail = "not looked at: the daemon is elsewhere";
+            let detail = "not checked: the daemon is on another machine";
             checks.push(Check::ok("this machine", detail));
             checks.extend(super::slack::daemon(cx).await);
             return report(&checks, cx);

@@ -1,4 +1,4 @@
-//! Events as entries of a story: tool calls have their titles, and what an agent repeats is told once.
+//! Events as log entries: tool calls get their titles, and repetitions of an agent are shown once.
 
 use std::collections::VecDeque;
 
@@ -8,11 +8,11 @@ use intercom_types::summary::Summary;
 use intercom_types::text::cut;
 use intercom_types::{Event, ReceivedEvent};
 
-/// Tool calls that are remembered for their titles.
+/// The maximum number of tool calls whose titles are remembered.
 const MAX_CALLS: usize = 1000;
-/// Topics whose last entry is remembered; an older one is told again.
+/// The maximum number of topics whose last entry is remembered; an older one is shown again.
 const MAX_TOPICS: usize = 1000;
-/// Columns of a topic: agents invent names of any length.
+/// The maximum width of a topic: agents invent names of any length.
 const MAX_TOPIC: usize = 100;
 
 #[derive(Debug, Default)]
@@ -29,7 +29,7 @@ struct RememberedCall {
     status: String,
 }
 
-/// The last entry about something that agents repeat: a plan, a mode, a message that we do not know.
+/// The last entry on a topic that agents repeat: a plan, a mode, an unknown message.
 #[derive(Debug)]
 struct RememberedTopic {
     session: String,
@@ -38,7 +38,7 @@ struct RememberedTopic {
 }
 
 impl EventSummarizer {
-    /// `None` where an event says nothing that was not said before.
+    /// Returns the entry of an event; `None` if it contains nothing new.
     pub(super) fn entry(&mut self, received: &ReceivedEvent) -> Option<Summary> {
         let ReceivedEvent { session, event, .. } = received;
         let update = match event {
@@ -49,9 +49,9 @@ impl EventSummarizer {
             (_, Some(AgentUpdate::ToolCall { id, title, status, .. })) if !id.is_empty() => {
                 return self.call(session, id, title, status);
             }
-            // Counters that change with every word; `show` has them.
+            // Counters change with every word; `show` has them.
             (_, Some(AgentUpdate::Usage { .. })) => return None,
-            // A change of the session without a title; `--raw` has it, and the answers below.
+            // A session update without a title; `--raw` has it, and the answers below.
             (_, Some(AgentUpdate::Title(title)))
                 if title.as_deref().is_none_or(|title| title.trim().is_empty()) =>
             {
@@ -116,7 +116,7 @@ impl EventSummarizer {
     }
 }
 
-/// The subject of an update that repeats what the agent told before, if it has one: its plan, its mode.
+/// Returns the topic of an update that agents repeat, if it has one: the plan, the mode.
 fn topic_of(update: AgentUpdate) -> Option<String> {
     Some(match update {
         AgentUpdate::Plan(_) => "plan".to_owned(),

@@ -1,4 +1,4 @@
-//! The errors of commands: the cause, the remedy for the person, and the exit code.
+//! The errors of commands: the cause, the remedy, and the exit code.
 
 use std::fmt;
 use std::process::ExitCode;
@@ -15,23 +15,23 @@ use super::{CliContext, shell_variables};
 use intercom_types::Session;
 use intercom_types::text::clean;
 
-/// Something that we found wrong ourselves.
+/// An error that we found ourselves.
 #[derive(Debug)]
 pub(super) struct CliFailure {
     message: String,
     hint: Option<String>,
     exit: u8,
-    /// The answer on stdout says it already.
+    /// True if the answer on stdout contains the error already.
     answered: bool,
 }
 
 impl CliFailure {
-    /// The thing could not be done: exit 1.
+    /// Returns a failure: exit 1.
     pub(super) fn failed(message: impl Into<String>) -> Self {
         Self { message: message.into(), hint: None, exit: 1, answered: false }
     }
 
-    /// An agent has failed: exit 1, with what to do.
+    /// Returns the failure of an agent, with advice: exit 1.
     pub(super) fn of_agent(session: &Session, reason: &str, cx: &CliContext) -> Self {
         let failure = Self::failed(format!("{} failed: {reason}", session.label()));
         let hint = || session.failed.as_ref().and_then(|failed| failed.hint.clone());
@@ -41,12 +41,12 @@ impl CliFailure {
         }
     }
 
-    /// The command line or the configuration is wrong: exit 2.
+    /// Returns the failure for a wrong command line or configuration: exit 2.
     pub(super) fn usage(message: impl Into<String>) -> Self {
         Self { message: message.into(), hint: None, exit: 2, answered: false }
     }
 
-    /// With `--json`, what was printed is the answer: there is no second one.
+    /// Marks the output on stdout as the answer: with `--json` no second document follows.
     pub(super) fn answered(self) -> Self {
         Self { answered: true, ..self }
     }
@@ -65,7 +65,7 @@ impl fmt::Display for CliFailure {
 
 impl std::error::Error for CliFailure {}
 
-/// The daemon's refusal. The body is kept whole: some refusals carry more than the error.
+/// The daemon's refusal. The whole body is kept, because some refusals contain more than the error.
 #[derive(Debug)]
 pub(super) struct DaemonRefusal {
     pub(super) status: u16,
@@ -76,7 +76,7 @@ pub(super) struct DaemonRefusal {
 }
 
 impl DaemonRefusal {
-    /// Reads `{"error": {code, message, hint}}`, and makes the best of any other body.
+    /// Reads `{"error": {code, message, hint}}`; any other body becomes the message, as far as possible.
     pub(super) fn new(status: u16, body: String) -> Self {
         #[derive(Deserialize)]
         struct RefusalBody {
@@ -105,7 +105,7 @@ impl DaemonRefusal {
         self
     }
 
-    /// Returns the remedy that the daemon names.
+    /// Returns the remedy in the daemon's hint.
     pub(super) fn remedy(&self) -> Option<&str> {
         self.hint.as_deref()
     }
@@ -119,7 +119,7 @@ impl fmt::Display for DaemonRefusal {
 
 impl std::error::Error for DaemonRefusal {}
 
-/// `{"error": {code, message, hint}}`: what the daemon said as it came, or the same for what we found ourselves.
+/// Returns `{"error": {code, message, hint}}`: the daemon's error unchanged, or ours in the same form.
 pub(super) fn as_json(error: &anyhow::Error) -> String {
     let (code, hint) = match (error.downcast_ref::<DaemonRefusal>(), error.downcast_ref::<CliFailure>()) {
         (Some(refusal), _) if !refusal.code.is_empty() => return refusal.body.clone(),
@@ -129,14 +129,14 @@ pub(super) fn as_json(error: &anyhow::Error) -> String {
     json!({ "error": { "code": code, "message": format!("{error:#}"), "hint": hint } }).to_string()
 }
 
-/// Checks whether stdout has an answer already.
+/// Returns true if stdout has an answer already.
 pub(super) fn is_answered(error: &anyhow::Error) -> bool {
     error.is::<StdoutClosed>()
         || error.is::<InterruptedByUser>()
         || error.downcast_ref::<CliFailure>().is_some_and(|failure| failure.answered)
 }
 
-/// Tells the person, and picks the exit code. A reader that went away is not a failure.
+/// Reports the error and returns the exit code. A closed stdout is not a failure.
 pub(super) fn report(error: &anyhow::Error, paint: Paint) -> ExitCode {
     if error.is::<StdoutClosed>() {
         return ExitCode::SUCCESS;

@@ -1,18 +1,18 @@
-//! Text of others in a column of its own: each of its lines begins with a gutter of ours, also where a terminal would
-//! wrap it, so that no text of an agent can pass for a line of intercom.
+//! Text of others in a column of its own: each of its lines begins with our gutter, even where a terminal would wrap
+//! it, so that no text of an agent looks like a line of intercom.
 
 use super::terminal::{Paint, TerminalStyle, stdout_size};
 use intercom_types::text::{clean_block, columns, most_columns};
 
-/// Columns that text gets at least, however narrow the terminal is.
+/// The minimum width of a text, however narrow the terminal is.
 const LEAST: usize = 8;
 
-/// A text that may come in pieces. What `write` returns is printed as it is; the last word may still be held back.
+/// A text that may arrive in pieces. The result of `write` is printed unchanged; the last word may still be held back.
 #[derive(Debug)]
 pub(super) struct TextColumn {
     gutter: String,
     indent: usize,
-    /// Columns for text beside the gutter; without a terminal nothing is wrapped.
+    /// The width for text beside the gutter; without a terminal nothing is wrapped.
     room: Option<usize>,
     style: TerminalStyle,
     paint: Paint,
@@ -24,7 +24,7 @@ pub(super) struct TextColumn {
 }
 
 impl TextColumn {
-    /// Behind a first gutter that takes `indent` columns, as `gutter` does on every further line.
+    /// Returns a column whose first gutter takes `indent` columns, as `gutter` does on every further line.
     pub(super) fn new(
         gutter: String,
         indent: usize,
@@ -61,7 +61,7 @@ impl TextColumn {
         out
     }
 
-    /// The word that was held back; more of it may follow.
+    /// Returns the word that was held back; more of it may follow.
     pub(super) fn pause(&mut self) -> String {
         let mut out = String::new();
         self.put_word(&mut out);
@@ -73,7 +73,7 @@ impl TextColumn {
             return;
         }
         for _ in 0..std::mem::take(&mut self.breaks) {
-            out.truncate(out.trim_end_matches(' ').len()); // of an empty line
+            out.truncate(out.trim_end_matches(' ').len()); // the gutter of an empty line
             self.new_line(out);
         }
         let mut spaces = std::mem::take(&mut self.spaces);
@@ -99,7 +99,7 @@ impl TextColumn {
     }
 }
 
-/// Lines of text behind `gutter`, each with the gutter; a line feed ends the last one.
+/// Returns a text with `gutter` before each line; a line feed ends the last one.
 pub(super) fn block(
     text: &str,
     gutter: &str,
@@ -114,10 +114,10 @@ pub(super) fn block(
     format!("{gutter}{text}\n")
 }
 
-/// The gutter of text that belongs to a line of ours: a description, a question, what an agent wrote to stderr.
+/// The gutter of text below a line of ours: a description, a question, an agent's stderr.
 pub(super) const TEXT_GUTTER: &str = "  │ ";
 
-/// [`block`] for the terminal that we write to, if it is one.
+/// Returns a [`block`] with the width of our terminal, if there is one.
 pub(super) fn indented_block(text: &str, paint: Paint) -> String {
     if text.trim().is_empty() {
         return String::new();
@@ -125,7 +125,7 @@ pub(super) fn indented_block(text: &str, paint: Paint) -> String {
     block(text, TEXT_GUTTER, stdout_size().map(|size| size.columns), TerminalStyle::Plain, paint)
 }
 
-/// A line of ours that already takes `used` columns: where it is too long for the terminal, it goes on indented,
+/// Wraps a line of ours that already takes `used` columns: if it is too long for the terminal, it continues indented,
 /// between two words.
 pub(super) fn wrapped(text: &str, used: usize, indent: usize, width: Option<usize>) -> String {
     let mut column = TextColumn::new(" ".repeat(indent), indent, width, TerminalStyle::Plain, Paint::OFF);
@@ -133,8 +133,8 @@ pub(super) fn wrapped(text: &str, used: usize, indent: usize, width: Option<usiz
     column.write(text) + &column.pause()
 }
 
-/// Advice in lines of at most `width` columns, wrapped between words and indented after the first. A command between backticks
-/// stays on one line, so that it can be pasted; one that is wider than the terminal is left to the terminal.
+/// Wraps advice to `width` columns, between words and indented after the first line. A command between backticks stays
+/// on one line, so that it can be pasted; a wider one is wrapped by the terminal.
 pub(super) fn advice_lines(text: &str, width: Option<usize>) -> Vec<String> {
     const INDENT: &str = "  ";
     let Some(width) = width else { return vec![text.to_owned()] };
@@ -161,7 +161,7 @@ pub(super) fn advice_lines(text: &str, width: Option<usize>) -> Vec<String> {
     lines
 }
 
-/// A line of ours that quotes others: where it is too long for the terminal, it goes on indented.
+/// Wraps a line of ours that quotes others: if it is too long for the terminal, it continues indented.
 pub(super) fn hanging(first: &str, text: &str, indent: usize, style: TerminalStyle, paint: Paint) -> String {
     let width = stdout_size().map(|size| size.columns);
     let mut column = TextColumn::new(" ".repeat(indent), indent, width, style, paint);

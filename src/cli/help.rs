@@ -1,4 +1,4 @@
-//! `intercom --help`: the verbs by what one wants to do.
+//! `intercom --help`: the verbs, grouped by task.
 
 use std::fmt::Write as _;
 
@@ -8,13 +8,13 @@ use clap::{Command, CommandFactory as _};
 use super::{CommandLine, GLOBAL, terminal};
 use intercom_types::text::columns;
 
-/// Each verb once; a test sees to it that none is missing.
+/// All verbs, each in one group; a test checks that none is missing.
 const GROUPS: &[(&str, &[&str])] = &[
     ("Start agents and give them work", &["run", "send", "prompts", "agents", "sessions", "mode"]),
     ("See what they do", &["ls", "show", "logs", "watch", "wait", "open", "console"]),
     ("Decide and answer", &["clearances", "approve", "deny", "questions", "answer"]),
     ("Step in", &["nudge", "interrupt", "stop", "kill", "resume", "snooze", "ladder"]),
-    ("Rules, people and the record", &["policy", "token", "audit"]),
+    ("Rules, people and audit", &["policy", "token", "audit"]),
     ("Run the daemon", &["serve", "daemon", "doctor", "reload", "backup"]),
     ("Connect other programs", &["acp", "slack", "completions"]),
     ("More", &["help"]),
@@ -23,7 +23,7 @@ const GROUPS: &[(&str, &[&str])] = &[
 /// The maximum width of help, on however wide a terminal.
 const WIDEST: usize = 100;
 
-/// The command line, with our own list of verbs.
+/// Returns the command line with our own list of verbs.
 pub(super) fn command() -> Command {
     let command = CommandLine::command();
     let width = terminal::stdout_size().map_or(WIDEST, |size| size.columns).min(WIDEST);
@@ -58,11 +58,11 @@ fn verbs(command: &Command, width: usize) -> String {
 fn about(command: &Command, verb: &str) -> String {
     match command.find_subcommand(verb).and_then(Command::get_about) {
         Some(about) => about.to_string(),
-        None => "Print this, or the help of one verb".to_owned(), // clap adds `help` itself, and later
+        None => "Print this, or the help of one verb".to_owned(), // clap adds `help` itself, later than this
     }
 }
 
-/// Words in lines of at most `width` columns.
+/// Wraps words to at most `width` columns.
 fn wrapped(text: &str, width: usize) -> Vec<String> {
     let mut lines = vec![String::new()];
     for word in text.split(' ') {

@@ -1,4 +1,4 @@
-//! `intercom interrupt`: the turn ends, the session stays.
+//! `intercom interrupt`: ends the turn; the session stays.
 
 use serde_json::json;
 
@@ -7,13 +7,13 @@ use super::url::url;
 use super::{CliContext, decide};
 use intercom_types::{InterruptAnswer, InterruptRequest};
 
-/// Ask an agent to drop what it is doing; the session goes on
+/// Interrupt an agent's turn; the session continues
 #[derive(Debug, clap::Args)]
 pub(super) struct InterruptArgs {
     /// A session
     #[arg(value_name = "SES", value_parser = super::non_empty_id())]
     session: String,
-    /// Why; the agent is told
+    /// The reason, which is sent to the agent
     reason: Option<String>,
 }
 

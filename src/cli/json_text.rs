@@ -4,7 +4,7 @@ use serde_json::Value;
 
 use intercom_types::text::clean;
 
-/// The elements of a list of words, or of anything.
+/// Returns the elements of a list of words, or of any list.
 pub(super) fn list(value: Option<&Value>) -> Option<String> {
     match value? {
         Value::Array(items) if items.is_empty() => None,

@@ -1,4 +1,4 @@
-//! `intercom kill`: the same as `stop`, without asking first.
+//! `intercom kill`: like `stop`, but by force at once.
 
 use super::{CliContext, stop};
 

@@ -1,4 +1,4 @@
-//! `intercom ladder`: what is done about a session that is stuck.
+//! `intercom ladder`: the steps against a stuck session.
 
 use serde_json::json;
 
@@ -7,10 +7,10 @@ use super::url::url;
 use intercom_types::text::clean;
 use intercom_types::{LadderChange, Session};
 
-/// Show or change what is done about a session that is stuck
+/// Show or change the steps that are taken when a session is stuck
 #[derive(Debug, clap::Args)]
 #[command(after_help = "\
-The steps are alert, nudge, interrupt, restart and escalate; `[stall]` in the configuration has those of everybody.
+The steps are alert, nudge, interrupt, restart and escalate; `[stall]` in the configuration has the steps of all other sessions.
 
 Examples:
   intercom ladder shop                          shows it

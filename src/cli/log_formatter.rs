@@ -1,8 +1,8 @@
-//! The log as people read it: the pieces that an agent says are one message, and nothing is said twice.
+//! The log for people: the pieces of a message are joined, and nothing is repeated.
 //!
-//! A message is open until something else happens ([`intercom_types::fold`] has the rule). Its words are printed as they come; a
-//! word is held back until it is whole, or until [`LogFormatter::pause`]. Asides of the same session wait for its end, because
-//! their lines would part it.
+//! A message is open until another event ends it ([`intercom_types::fold`] has the rule). Its words are printed as they
+//! arrive; a word is held back until it is complete, or until [`LogFormatter::pause`]. Other entries of the same
+//! session wait for the end of the message, because their lines would split it.
 
 use super::event_summarizer::EventSummarizer;
 use super::gutter::TextColumn;
@@ -13,7 +13,8 @@ use intercom_types::event::MessageChunk;
 use intercom_types::fold::{FoldEffect, OpenMessage, fold};
 use intercom_types::text::columns;
 
-/// Lines that wait for the end of a message. One more ends the message: an agent that never ends one hides nothing.
+/// The maximum number of lines that wait for the end of a message. A further one ends the message: an agent that never
+/// ends one must not hide anything.
 const MAX_HELD: usize = 50;
 
 #[derive(Debug)]
@@ -38,17 +39,17 @@ impl LogFormatter {
         Self { paint, width, open: None, story: EventSummarizer::default() }
     }
 
-    /// One event, behind its time. The result is printed as it is: a message that may go on has no line feed yet.
+    /// Adds an event behind its time. The result is printed unchanged: an open message has no line feed yet.
     pub(super) fn push(&mut self, event: &ReceivedEvent, lead: &str) -> String {
         self.take(event, lead).0
     }
 
-    /// Tells whether this event begins an entry: it is shown, and is no part of a message that began before.
+    /// Returns true if this event begins an entry: it is shown, and is not part of an earlier message.
     pub(super) fn begins(&mut self, event: &ReceivedEvent) -> bool {
         self.take(event, "").1
     }
 
-    /// The text of an event, and whether it begins an entry.
+    /// Returns the text of an event, and whether it begins an entry.
     fn take(&mut self, event: &ReceivedEvent, lead: &str) -> (String, bool) {
         let fold = fold(&event.event);
         if let FoldEffect::Chunk(chunk) = fold {
@@ -61,18 +62,18 @@ impl LogFormatter {
                 (String::new(), false)
             }
             (Some(summary), _) => (self.end() + &render::lines(&summary, lead, self.width, self.paint), true),
-            // An event that is not shown may be the end of the message all the same.
+            // An event that is not shown may still end the message.
             (None, Some(_)) if fold == FoldEffect::End => (self.end(), false),
             (None, _) => (String::new(), false),
         }
     }
 
-    /// Nothing has come for a while: what was held back is printed.
+    /// Returns the text that was held back, after a time without events.
     pub(super) fn pause(&mut self) -> String {
         self.open.as_mut().map(|open| open.column.pause()).unwrap_or_default()
     }
 
-    /// Ends the message that is open.
+    /// Ends the open message.
     pub(super) fn end(&mut self) -> String {
         self.open.take().map(|mut open| open.column.pause() + "\n" + &open.held.concat()).unwrap_or_default()
     }

@@ -1,4 +1,4 @@
-//! `intercom logs`: pages through the log, or follows it.
+//! `intercom logs`: prints the log, or follows it.
 
 use std::collections::VecDeque;
 use std::time::Duration;
@@ -20,7 +20,7 @@ use intercom_types::{Event, Phase, ReceivedEvent, Session};
 /// Print the log of a session
 #[derive(Debug, clap::Args)]
 #[command(after_help = "\
-What the agent says begins with agent>, think>, tool>, plan> or user> on every line; lines without such a mark are \
+Agent text begins with agent>, think>, tool>, plan> or user> on every line; lines without such a mark are \
 intercom's own. Pieces of a message are joined, and tool calls are shown when their status changes. Text below an entry, such as \
 stderr, is cut to five lines; --raw has all of it.
 
@@ -33,7 +33,7 @@ pub(super) struct LogsArgs {
     /// A session
     #[arg(value_name = "SES", value_parser = super::non_empty_id())]
     session: String,
-    /// Go on with what happens next, until the session ends
+    /// Follow new events until the session ends
     #[arg(long, short)]
     follow: bool,
     /// Only events after this number
@@ -42,10 +42,11 @@ pub(super) struct LogsArgs {
     /// Only the last N entries: messages, tool calls and lines; with --json or --raw, events
     #[arg(long, short = 'n', value_name = "N", conflicts_with = "after")]
     tail: Option<usize>,
-    /// Only what happened since then: an age such as 10m or 2h, or a time such as 2026-03-04, 2026-03-04 15:02 or 2026-03-04T12:00:00Z
+    /// Only events since then: an age such as 10m or 2h, or a time such as 2026-03-04, 2026-03-04 15:02 or
+    /// 2026-03-04T12:00:00Z
     #[arg(long, value_name = "TIME", conflicts_with = "after")]
     since: Option<String>,
-    /// Print every event as it came: its kind and its data
+    /// Print every event unchanged: its kind and its data
     #[arg(long, conflicts_with = "json")]
     raw: bool,
     /// Only events of this kind, or family of kinds (`clearance`); may be given several times
@@ -53,13 +54,13 @@ pub(super) struct LogsArgs {
     kind: Vec<String>,
 }
 
-/// Agents write long lines; a page of them should still fit in memory.
+/// The number of events in a page. Agents write long lines, and a page of them should fit in memory.
 const PAGE: &str = "200";
-/// Looking for the last entries ends after so many events: one message can have any number of pieces.
+/// The maximum number of events in the search for the last entries: a message can have any number of pieces.
 const MOST_TAIL: usize = 20_000;
-/// After the end was logged, how long until we look again whether it is the end.
+/// The delay after a logged end before the check whether the session was resumed.
 const END_RECHECK: Duration = Duration::from_secs(1);
-/// A word that is not followed by anything for so long is printed without waiting for its end.
+/// The time after which a word without a continuation is printed without waiting for its end.
 const WORD_TIMEOUT: Duration = Duration::from_millis(300);
 
 #[derive(Deserialize)]
@@ -108,7 +109,7 @@ pub(super) async fn run(args: LogsArgs, cx: &CliContext) -> anyhow::Result<()> {
     printer.end()
 }
 
-/// Pages of the log from its end backwards, until `enough` says so.
+/// Reads pages of the log backwards from its end, until `enough` returns true.
 async fn page_backwards(
     session: &str,
     cx: &CliContext,
@@ -130,7 +131,7 @@ async fn page_backwards(
     }
 }
 
-/// The last `count` entries, not older than `since`, and the number of the newest event.
+/// Returns the last `count` entries, not older than `since`, and the number of the newest event.
 async fn last_entries(
     session: &str,
     count: usize,
@@ -160,7 +161,7 @@ async fn last_entries(
     })
     .await?;
     begins = printer.entry_starts(&found);
-    // One more than wanted was looked for: what we found first may be the rest of a longer message.
+    // One more entry than wanted was read, because the first one found may be the rest of a longer message.
     let from = begins.len().checked_sub(count).map_or(0, |at| begins.get(at).copied().unwrap_or(found.len()));
     for event in found.drain(..from) {
         printer.learn(&event);
@@ -168,7 +169,7 @@ async fn last_entries(
     Ok((found, newest))
 }
 
-/// The number of the last event before a time.
+/// Returns the number of the last event before a time.
 async fn last_seq_before(session: &str, since: Timestamp, cx: &CliContext) -> anyhow::Result<u64> {
     let mut after = 0;
     page_backwards(session, cx, |events| {
@@ -235,7 +236,7 @@ async fn follow(session: &str, after: u64, printer: &mut LogPrinter, cx: &CliCon
     }
 }
 
-/// False also while the daemon cannot be asked: then the stream waits for it.
+/// Returns true if the session has ended; false while the daemon does not answer, because the stream then waits for it.
 async fn has_ended(id: &str, cx: &CliContext) -> bool {
     session(id, cx).await.is_ok_and(|session| session.phase == Phase::Ended)
 }
@@ -251,7 +252,7 @@ enum LogOutputFormat {
     Json,
 }
 
-/// Turns events into lines, leaving out the kinds that were not asked for.
+/// Turns events into lines, and omits the kinds that were not asked for.
 #[derive(Debug)]
 struct LogPrinter {
     kinds: Vec<String>,
@@ -274,7 +275,7 @@ impl LogPrinter {
         output::draw(&self.flow.pause())
     }
 
-    /// Ends the line on a terminal, where a note on stderr would land in the middle of it. A file gets the message whole.
+    /// Ends the line on a terminal, so that a note on stderr does not split it. A file gets the message whole.
     fn make_room(&mut self) -> anyhow::Result<()> {
         if stdout_size().is_some() { self.end() } else { Ok(()) }
     }
@@ -283,7 +284,7 @@ impl LogPrinter {
         output::draw(&self.flow.end())
     }
 
-    /// Takes note of an event without showing it: later ones name its tool call by its id alone.
+    /// Remembers an event without showing it, because later events name its tool call by its id alone.
     fn learn(&mut self, event: &ReceivedEvent) {
         self.flow.push(event, "");
         self.flow.end();
@@ -293,7 +294,7 @@ impl LogPrinter {
         self.kinds.is_empty() || self.kinds.iter().any(|kind| is_kind(event.event.name(), kind))
     }
 
-    /// Where in `events` each entry begins.
+    /// Returns the positions in `events` at which an entry begins.
     fn entry_starts(&self, events: &VecDeque<ReceivedEvent>) -> Vec<usize> {
         let mut flow = LogFormatter::new(self.paint, None);
         let begins = |event: &ReceivedEvent| self.format != LogOutputFormat::Readable || flow.begins(event);
@@ -315,7 +316,8 @@ impl LogPrinter {
     }
 }
 
-/// `clearance`, `clearance.*` and `clearance.decided` all stand for `clearance.decided`.
+/// Returns true if `asked` covers the kind: `clearance`, `clearance.*` and `clearance.decided` all cover
+/// `clearance.decided`.
 fn is_kind(kind: &str, asked: &str) -> bool {
     let family = asked.strip_suffix(".*").unwrap_or(asked);
     kind.strip_prefix(family).is_some_and(|rest| rest.is_empty() || rest.starts_with('.'))

@@ -1,4 +1,4 @@
-//! Advice for a command whose daemon goes away under it: the way back, and the place that shows what was done.
+//! Advice for a command whose daemon goes away: the way back, and the place that shows whether the command was done.
 
 use super::client::DaemonClient;
 use super::failure::CliFailure;
@@ -6,7 +6,7 @@ use super::transport::Transport;
 use intercom_types::Session;
 use intercom_types::text::{clean, shell_word};
 
-/// The command that brings the daemon back. Agents run on meanwhile.
+/// Returns the command that brings the daemon back. Agents keep running meanwhile.
 pub(super) fn restart_hint(client: &DaemonClient) -> String {
     match client.transport() {
         Transport::Unix(_) => {
@@ -18,11 +18,11 @@ pub(super) fn restart_hint(client: &DaemonClient) -> String {
     }
 }
 
-/// The command that shows whether a request with this URL was carried out. `None` for requests that no list shows.
+/// Returns the command that shows whether a request with this URL was carried out; `None` if no list shows it.
 pub(super) fn command_to_check(url: &str) -> Option<String> {
     let path = url.strip_prefix("/api/v1/")?.split('?').next()?;
     let words: Vec<&str> = path.split('/').collect();
-    // An encoded name would need its own spelling back; the lists show it as well.
+    // An encoded name is not the name that people type, so the list is named instead.
     let place = match words[..] {
         ["sessions"] => "ls".to_owned(),
         ["sessions", id, _] if id.contains('%') => "ls".to_owned(),
@@ -35,11 +35,11 @@ pub(super) fn command_to_check(url: &str) -> Option<String> {
     Some(place)
 }
 
-/// The daemon went away while a command followed the agent of this session.
+/// Returns the failure for a daemon that went away while a command followed the agent of this session.
 pub(super) fn while_following(session: &Session, client: &DaemonClient) -> CliFailure {
     let name = clean(&session.label());
     let follow = format!("{} logs -f {}", client.command_prefix(), shell_word(&name));
-    CliFailure::failed(format!("the daemon went away; the agent of {name} runs on without it"))
+    CliFailure::failed(format!("the daemon went away; the agent of {name} keeps running"))
         .hint(format!("{}, then follow the agent: `{follow}`", restart_hint(client)))
 }
 

@@ -17,7 +17,7 @@ use intercom_types::text::{clean, short};
 #[derive(Debug, clap::Args)]
 #[command(after_help = "With --json the list is the daemon's own answer, newest first.")]
 pub(super) struct LsArgs {
-    /// Also the sessions that have ended
+    /// Include ended sessions
     #[arg(long, short)]
     all: bool,
 }
@@ -35,19 +35,19 @@ pub(super) async fn run(args: LsArgs, cx: &CliContext) -> anyhow::Result<()> {
     };
     let mut sessions: Vec<Session> = list.items()?;
     sessions.sort_by_key(Session::urgency);
-    // A script gets whole paths, and of a daemon elsewhere we do not know the home.
+    // Scripts get whole paths, and the home directory of a remote daemon is not known.
     let at_home = stdout_size().is_some() && matches!(cx.client.transport(), Transport::Unix(_));
     let home = std::env::var("HOME").ok().filter(|home| at_home && home.len() > 1);
     cx.table(&table(&sessions, home.as_deref(), Timestamp::now()), nothing)?;
     super::checks::tell_warnings(cx).await;
-    // Whoever looks here may be waiting for what does not come there.
+    // A person who looks here may be waiting for a message in Slack that does not come.
     if let Some(check) = super::slack::daemon(cx).await.filter(|check| check.status == CheckStatus::Wrong) {
         output::advise(&format!("slack: {}", clean(&check.detail)));
     }
     Ok(())
 }
 
-/// The columns that people type again are whole; `home` is the directory that is shown as `~`.
+/// Returns the table. Columns that people type again are never cut; `home` is the directory that is shown as `~`.
 fn table(sessions: &[Session], home: Option<&str>, now: Timestamp) -> TerminalTable {
     let mut table = TerminalTable::new(&["ID", "NAME", "AGENT", "PHASE", "AGE", "WORKSPACE", "TITLE", "WHY"])
         .fit(&["ID", "NAME", "AGENT", "PHASE", "AGE"], TerminalColumnFit::Whole)
@@ -76,7 +76,7 @@ fn below_home(workspace: &str, home: Option<&str>) -> String {
     }
 }
 
-/// The reason of a phase, where the other columns do not say it.
+/// Returns the reason of a phase, unless the other columns contain it.
 pub(super) fn why(session: &Session) -> TerminalCell {
     if let Some(why) = &session.unenforced {
         return TerminalCell::styled(TerminalStyle::Red, &format!("unenforced: {why}"));
@@ -90,7 +90,8 @@ pub(super) fn why(session: &Session) -> TerminalCell {
             TerminalStyle::Yellow,
             &waiting(session.pending.clearances, session.pending.questions),
         ),
-        // Of an agent that simply works or is done, the sentence repeats the phase; a sentence with a reason has a colon.
+        // For an agent that simply works or is idle, the sentence repeats the phase; a sentence with a reason has a
+        // colon.
         "working" | "idle" if !session.is_watched_closely() && !why.contains(": ") => TerminalCell::new(""),
         _ => TerminalCell::styled(TerminalStyle::Dim, &local_times(why)),
     }

@@ -14,12 +14,12 @@ use intercom_types::{Controls, NamedSetting, Session, SettingChange, SettingValu
 #[derive(Debug, clap::Args)]
 #[command(after_help = "\
 Examples:
-  intercom mode shop                      what can be set, and what is
+  intercom mode shop                      shows the settings and their values
   intercom mode shop plan                 sets the mode
   intercom mode shop --model fast         sets the model
   intercom mode shop --option effort=high
 
-The agent is asked, and has 30 seconds to agree. A value that it does not offer, or refuses, is exit code 1.")]
+The agent has 30 seconds to accept the change. If it does not offer or refuses the value, the exit code is 1.")]
 pub(super) struct ModeArgs {
     /// A session
     #[arg(value_name = "SES", value_parser = super::non_empty_id())]
@@ -35,7 +35,7 @@ pub(super) struct ModeArgs {
     option: Option<String>,
 }
 
-/// A choice that the person makes.
+/// A setting that the person chooses.
 #[derive(Debug)]
 struct ChosenSetting<'a> {
     /// `mode`, `model`, or the id of an option.
@@ -61,7 +61,7 @@ pub(super) async fn run(args: ModeArgs, cx: &CliContext) -> anyhow::Result<()> {
             let change = SettingChange { option, value: setting, ..SettingChange::default() };
             (ChosenSetting { id, value }, change)
         }
-        (_, _, Some(None)) => return Err(CliFailure::usage("an option is set as ID=VALUE").into()),
+        (_, _, Some(None)) => return Err(CliFailure::usage("the option must have the form ID=VALUE").into()),
         (None, None, None) => {
             return cx.print_answer(&answer, || Ok(session.controls.as_ref().map_or_else(nothing, list)));
         }
@@ -69,7 +69,7 @@ pub(super) async fn run(args: ModeArgs, cx: &CliContext) -> anyhow::Result<()> {
     let name = clean(&session.label());
     let offered = session.controls.as_ref().map(|controls| offered(controls, wanted.id)).unwrap_or_default();
     let hint = || format!("{} of {name}: {}", wanted.id, clean(&offered.join(", ")));
-    // Some agents agree to everything.
+    // Some agents accept any value.
     if !offered.is_empty() && !offered.iter().any(|known| known == wanted.value) {
         let message = format!("{name} does not offer {} `{}`", wanted.id, wanted.value);
         return Err(CliFailure::failed(message).hint(hint()).into());
@@ -79,7 +79,7 @@ pub(super) async fn run(args: ModeArgs, cx: &CliContext) -> anyhow::Result<()> {
     let answer = answer.map_err(|error| match error.downcast::<DaemonRefusal>() {
         Ok(refusal) if refusal.code == "not_set" && !offered.is_empty() => refusal.hint(hint()).into(),
         Ok(refusal) if refusal.code == "not_set" => {
-            refusal.hint(format!("`{} mode {name}` shows what can be set", cx.command_prefix)).into()
+            refusal.hint(format!("`{} mode {name}` shows the settings", cx.command_prefix)).into()
         }
         Ok(refusal) => refusal.into(),
         Err(error) => error,
@@ -87,7 +87,7 @@ pub(super) async fn run(args: ModeArgs, cx: &CliContext) -> anyhow::Result<()> {
     cx.print_answer(&answer, || Ok(format!("{name}: {} is {} now", clean(wanted.id), clean(wanted.value))))
 }
 
-/// The values that the agent offers for a mode, a model or an option; none if it does not tell them.
+/// Returns the values that the agent offers for a mode, a model or an option; none if it does not report them.
 fn offered(controls: &Controls, id: &str) -> Vec<String> {
     let named = match id {
         "mode" => &controls.modes[..],
@@ -109,7 +109,7 @@ fn offered(controls: &Controls, id: &str) -> Vec<String> {
 }
 
 fn nothing() -> String {
-    "there is nothing to be set".to_owned()
+    "the agent has no settings".to_owned()
 }
 
 fn list(controls: &Controls) -> String {

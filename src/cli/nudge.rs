@@ -1,4 +1,4 @@
-//! `intercom nudge`: a word to an agent that seems to sleep.
+//! `intercom nudge`: a reminder for a silent agent.
 
 use serde_json::json;
 
@@ -7,13 +7,13 @@ use super::url::url;
 use super::{CliContext, decide};
 use intercom_types::{NudgeAnswer, NudgeRequest};
 
-/// Remind an agent to go on
+/// Remind a silent agent to continue
 #[derive(Debug, clap::Args)]
 pub(super) struct NudgeArgs {
     /// A session
     #[arg(value_name = "SES", value_parser = super::non_empty_id())]
     session: String,
-    /// What to tell it
+    /// The message [default: as configured]
     message: Option<String>,
 }
 

@@ -16,16 +16,16 @@ use intercom_types::text::clean;
 #[derive(Debug, clap::Args)]
 pub(super) struct OpenArgs {}
 
-/// The programs that hand a link to the person's browser.
+/// The programs that pass a link to the person's browser.
 const OPENERS: &[&str] = if cfg!(target_os = "macos") { &["open"] } else { &["xdg-open", "wslview"] };
 
-/// An opener ends at once; one that still runs after this long has become the browser itself.
+/// The time limit of an opener; one that still runs after this has become the browser itself.
 const OPENS_WITHIN: Duration = Duration::from_secs(5);
 
 pub(super) async fn run(OpenArgs {}: OpenArgs, cx: &CliContext) -> anyhow::Result<()> {
     let link = match (console::link(cx).await, cx.client.transport()) {
         (Err(error), Transport::Remote(remote)) if is_not_local(&error) => {
-            output::print_note("this daemon is elsewhere: sign in with your token");
+            output::print_note("this daemon is on another machine: sign in with your token");
             remote.console()
         }
         (link, _) => link?.url,

@@ -1,4 +1,4 @@
-//! The one place that writes: data to stdout, talk to stderr.
+//! The only module that prints: data to stdout, messages to stderr.
 
 use std::fmt;
 use std::io::{self, IsTerminal, Write};
@@ -8,7 +8,8 @@ use super::gutter::advice_lines;
 use super::terminal::stderr_columns;
 use intercom_types::text::escape_json;
 
-/// Whoever read our stdout has closed it (`intercom logs … | head`). That ends the command, quietly and well.
+/// The error for a stdout that its reader has closed (`intercom logs … | head`). It ends the command without a message
+/// and with success.
 #[derive(Debug)]
 pub(super) struct StdoutClosed;
 
@@ -23,21 +24,21 @@ impl std::error::Error for StdoutClosed {}
 /// True once there is data on stdout.
 static PRINTED: AtomicBool = AtomicBool::new(false);
 
-/// An error is data, too, for who reads JSON, unless something was printed before: one answer, one document.
+/// Prints an error as JSON, unless something was printed before: one answer is one document.
 pub(super) fn print_error(json: &str) {
     if !PRINTED.load(Ordering::Relaxed) {
-        print_json(json).ok(); // the error itself is told on stderr
+        print_json(json).ok(); // the error is on stderr as well
     }
 }
 
-/// True while the last text on stdout is the beginning of a line.
+/// True while the last line on stdout has no end.
 static LINE_IS_OPEN: AtomicBool = AtomicBool::new(false);
 
-/// Ends a line that was begun on stdout, and tells whether there was one.
+/// Ends an unfinished line on stdout, and returns whether there was one.
 pub(super) fn end_line() -> bool {
     let is_open = LINE_IS_OPEN.swap(false, Ordering::Relaxed);
     if is_open {
-        draw("\n").ok(); // there is nobody left to tell
+        draw("\n").ok(); // there is no other place to report it
     }
     is_open
 }
@@ -48,12 +49,13 @@ pub(super) fn print(text: &str) -> anyhow::Result<()> {
     write_to(&mut io::stdout().lock(), text)
 }
 
-/// Prints JSON: to a program as it came, to a terminal with everything escaped that could deceive the person before it.
+/// Prints JSON: unchanged to a program, and to a terminal with everything escaped that could deceive the person before
+/// it.
 pub(super) fn print_json(text: &str) -> anyhow::Result<()> {
     if io::stdout().is_terminal() { print(&escape_json(text)) } else { print(text) }
 }
 
-/// Writes to the terminal as it is, without adding a line feed.
+/// Writes to the terminal unchanged, without adding a line feed.
 pub(super) fn draw(text: &str) -> anyhow::Result<()> {
     if text.is_empty() {
         return Ok(());
@@ -63,20 +65,20 @@ pub(super) fn draw(text: &str) -> anyhow::Result<()> {
     settle(stdout.write_all(text.as_bytes()).and_then(|()| stdout.flush()))
 }
 
-/// Tells the person something that is not data.
+/// Prints a message that is not data.
 pub(super) fn print_note(text: &str) {
-    writeln!(io::stderr().lock(), "{text}").ok(); // there is nobody left to tell
+    writeln!(io::stderr().lock(), "{text}").ok(); // there is no other place to report it
 }
 
-/// Tells the person what to do next, wrapped between words.
+/// Prints advice on the next step, wrapped between words.
 pub(super) fn advise(text: &str) {
     print_note(&advice_lines(text, stderr_columns()).join("\n"));
 }
 
-/// Shows this in place of the last line of the terminal on stderr; nothing clears it.
+/// Replaces the last line of the terminal on stderr; nothing clears it.
 pub(super) fn replace_line(text: &str) {
     let mut stderr = io::stderr().lock();
-    write!(stderr, "\r\x1b[K{text}").and_then(|()| stderr.flush()).ok(); // there is nobody left to tell
+    write!(stderr, "\r\x1b[K{text}").and_then(|()| stderr.flush()).ok(); // stderr may be closed
 }
 
 fn write_to(target: &mut impl Write, text: &str) -> anyhow::Result<()> {

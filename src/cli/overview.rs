@@ -1,4 +1,4 @@
-//! The live overview of `watch`: what runs, what waits for somebody, what happened last. Pure: state in, frame out.
+//! The live overview of `watch`: running sessions, pending requests, latest events. Pure: state in, frame out.
 
 use std::collections::VecDeque;
 
@@ -18,11 +18,11 @@ use intercom_types::summary::Summary;
 use intercom_types::text::{clean_block, columns, cut, cut_words, plural, quoted, short};
 use intercom_types::{Clearance, Question, ReceivedEvent, Session};
 
-/// So many entries are remembered; more do not fit on any screen.
+/// The maximum number of remembered entries; more do not fit on any screen.
 pub(super) const LATEST: usize = 200;
-/// Characters of the end of a message that are kept: its last line is shown.
+/// The number of characters kept from the end of a message, whose last line is shown.
 const MAX_MESSAGE: usize = 2000;
-/// Columns of a screen that has no room for whole names.
+/// The width below which a screen has no room for whole names.
 const NARROW: usize = 60;
 
 #[derive(Debug, Default)]
@@ -33,7 +33,7 @@ pub(super) struct Overview {
     pub(super) names: SessionNames,
     latest: VecDeque<OverviewEntry>,
     story: EventSummarizer,
-    /// The daemon does not answer at the moment.
+    /// True while the daemon does not answer.
     pub(super) away: bool,
 }
 
@@ -66,7 +66,7 @@ impl Overview {
                 }
                 let Some(message) = OpenMessage::begin(&chunk) else { return };
                 let (speaker, tone) = (Some(chunk.speaker), chunk.speaker.tone());
-                // Not trimmed: the next piece may go on in the middle of a line.
+                // Not trimmed: the next piece may continue in the middle of a line.
                 let text = clean_block(&chunk.text);
                 (Summary { tone, speaker, text, detail: String::new() }, Some(message))
             }
@@ -93,8 +93,8 @@ impl Overview {
         own.for_each(|entry| entry.message = None);
     }
 
-    /// One whole screen, drawn over the last one without flicker. A line is erased before it is written: after a line
-    /// that fills the screen, the cursor stands on its last character, which would be erased.
+    /// Returns one whole screen, drawn over the last one without flicker. A line is erased before it is written: after
+    /// a line that fills the screen, the cursor stands on its last character, which would be erased.
     pub(super) fn frame(&self, size: TerminalSize, paint: Paint, now: Timestamp) -> String {
         let lines = self.lines(size, paint, now);
         let rest = if lines.len() < size.rows { "\n\x1b[J" } else { "" };
@@ -185,7 +185,7 @@ impl Overview {
         table
     }
 
-    /// Lines that can be typed as they are, for the first of what waits.
+    /// Returns commands for the first pending request, which can be typed unchanged.
     fn advice(&self) -> String {
         match (self.clearances.first(), self.questions.first()) {
             (Some(clearance), _) => {
@@ -210,7 +210,7 @@ impl Overview {
 }
 
 impl OverviewEntry {
-    /// Tells whether the piece is of this message, which then ends with it.
+    /// Adds the piece if it belongs to this message. Returns true if it does.
     fn take(&mut self, chunk: &MessageChunk, at: &str) -> bool {
         if !self.message.as_mut().is_some_and(|message| message.take(chunk)) {
             return false;
@@ -223,12 +223,12 @@ impl OverviewEntry {
     }
 }
 
-/// Returns the fit of names. People type them again, so they are whole unless the screen is very narrow.
+/// Returns the treatment of names. People type them again, so they are whole unless the screen is very narrow.
 fn fit_of_names(width: usize) -> TerminalColumnFit {
     if width < NARROW { TerminalColumnFit::CutEnd } else { TerminalColumnFit::Whole }
 }
 
-/// A table below an empty line; if it is too long, its last line tells how much is missing.
+/// Adds a table below an empty line; if it is too long, its last line shows the number of missing rows.
 fn section(lines: &mut Vec<String>, mut table: Vec<String>, room: usize, width: usize) {
     let room = room.max(3);
     if table.len() > room {

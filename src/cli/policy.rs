@@ -1,4 +1,4 @@
-//! `intercom policy`: what decides by itself, and why.
+//! `intercom policy`: the rules that decide clearances, and their explanations.
 
 use std::path::PathBuf;
 
@@ -26,7 +26,7 @@ use intercom_types::{Time, span};
 #[derive(Debug, clap::Args)]
 #[command(after_help = "\
 Rules are [[rule]] tables in the configuration, never in a workspace. The first that matches decides; without a match, \
-people are asked. docs/POLICY.md has the whole of it.")]
+people are asked. docs/POLICY.md has the details.")]
 pub(super) struct PolicyArgs {
     #[command(subcommand)]
     verb: PolicyCommand,
@@ -34,31 +34,31 @@ pub(super) struct PolicyArgs {
 
 #[derive(Debug, clap::Subcommand)]
 enum PolicyCommand {
-    /// Show the rules in force, one sentence each
+    /// Show the active rules, one sentence each
     Show,
-    /// Check a configuration file without using it, and say what its rules mean; needs no daemon
+    /// Check a configuration file without using it, and print its rules as sentences; needs no daemon
     Check {
-        /// The file; the configuration in use if not given
+        /// The file; without one, the active configuration
         #[arg(long, value_name = "FILE")]
         rules: Option<PathBuf>,
     },
-    /// Say which rule decided a clearance, and what each rule makes of it now
+    /// Explain which rule decided a clearance, and the result of each rule now
     Explain {
         #[arg(value_name = "CLEARANCE", value_parser = non_empty_id())]
         id: String,
     },
-    /// Try other rules on everything that was asked, riskiest differences first; changes nothing
+    /// Try other rules on past requests, riskiest differences first; changes nothing
     Test {
         /// The file with the proposed `[[rule]]`s
         #[arg(long, value_name = "FILE")]
         rules: PathBuf,
-        /// Only what was asked since then: an age such as 30d, or a time
+        /// Only requests since then: an age such as 30d, or a time
         #[arg(long)]
         since: Option<String>,
     },
-    /// List what was allowed always
+    /// List the grants: rules that people created with `approve --always`
     Grants,
-    /// Take back what was allowed always
+    /// Revoke a grant
     Revoke {
         #[arg(value_name = "GRANT", value_parser = non_empty_id())]
         id: String,
@@ -84,7 +84,7 @@ async fn show(cx: &CliContext) -> anyhow::Result<()> {
     struct Policy {
         loaded_at: String,
         rules: Vec<Rule>,
-        /// A daemon of an older version does not tell.
+        /// Missing in the answer of an older daemon.
         #[serde(default)]
         ends_at: Vec<Option<String>>,
         grants: usize,
@@ -110,11 +110,11 @@ fn check(file: Option<PathBuf>, cx: &CliContext) -> anyhow::Result<()> {
     if cx.json {
         return output::print_json(&json!({ "rules": config.rules }).to_string());
     }
-    output::print_note(&format!("{}: {}, all fine", file.display(), plural(config.rules.len(), "rule")));
+    output::print_note(&format!("{}: {}, all valid", file.display(), plural(config.rules.len(), "rule")));
     output::print(&sentences(&config.rules, &[], Time::now()))
 }
 
-/// One line for each rule, with when it ends where that is known.
+/// Returns one line for each rule, with its end if that is known.
 fn sentences(rules: &[Rule], ends_at: &[Option<String>], now: Time) -> String {
     let ends_at = ends_at.iter().map(Option::as_deref).chain(std::iter::repeat(None));
     let line = |(n, (rule, ends_at)): (usize, (&Rule, Option<&str>))| {
@@ -129,7 +129,7 @@ fn sentences(rules: &[Rule], ends_at: &[Option<String>], now: Time) -> String {
     lines.join("\n")
 }
 
-/// "it ends in 7h59m, at 2026-03-04 14:02:11 UTC"
+/// Returns the end of a rule: "it ends in 7h59m, at 2026-03-04 14:02:11 UTC".
 fn end(at: &str, now: Time) -> String {
     let time = format!("at {}", date_time_zone(at));
     match Time::parse(at) {
@@ -202,7 +202,7 @@ async fn test(file: &PathBuf, since: Option<String>, cx: &CliContext) -> anyhow:
     }
     let tested: RulesTestResult = answer.parse()?;
     output::print_note(&format!(
-        "{}: {} allowed, {} denied, {} asked; {} differently than it was",
+        "{}: {} allowed, {} denied, {} asked; {} with another result than before",
         plural(tested.requests, "request"),
         tested.allowed,
         tested.denied,
@@ -224,7 +224,7 @@ async fn test(file: &PathBuf, since: Option<String>, cx: &CliContext) -> anyhow:
             TerminalCell::new(&found.would.why),
         ]);
     }
-    cx.table(&table, "nothing would have gone another way")
+    cx.table(&table, "no request would have had another result")
 }
 
 async fn grants(cx: &CliContext) -> anyhow::Result<()> {
@@ -260,7 +260,7 @@ async fn grants(cx: &CliContext) -> anyhow::Result<()> {
             TerminalCell::new(&sentence(&grant.rule)),
         ]);
     }
-    cx.table(&table, "nothing is allowed always")
+    cx.table(&table, "there are no grants")
 }
 
 #[cfg(test)]

@@ -1,4 +1,4 @@
-//! `intercom prompts`: what was said to an agent, and what still waits to be said.
+//! `intercom prompts`: the prompts of a session, sent and queued.
 
 use jiff::Timestamp;
 
@@ -10,24 +10,24 @@ use super::{CliContext, output};
 use intercom_types::Prompt;
 use intercom_types::text::{clean, cut_words, short};
 
-/// List the prompts of a session, or take one back
+/// List the prompts of a session, or withdraw one
 #[derive(Debug, clap::Args)]
 pub(super) struct PromptsArgs {
     /// A session
     #[arg(value_name = "SES", value_parser = super::non_empty_id())]
     session: String,
-    /// Take back this prompt, if it has not been delivered
+    /// Withdraw this prompt, if it has not been delivered
     #[arg(long, value_name = "PRM", value_parser = super::non_empty_id())]
     remove: Option<String>,
 }
 
-/// Columns of a prompt in the list; the log has all of it.
+/// The maximum width of a prompt in the list; the log has all of it.
 const MAX_TEXT: usize = 400;
 
 pub(super) async fn run(args: PromptsArgs, cx: &CliContext) -> anyhow::Result<()> {
     if let Some(prompt) = args.remove {
         let answer = cx.client.delete(&url(&["prompts", &prompt], &[("session", &args.session)])).await?;
-        return cx.print_answer(&answer, || Ok(format!("{} taken back", clean(&prompt))));
+        return cx.print_answer(&answer, || Ok(format!("{} withdrawn", clean(&prompt))));
     }
     let list = cx.client.list(&["sessions", &args.session, "prompts"], &[]).await?;
     if cx.json {

@@ -1,4 +1,4 @@
-//! `intercom questions`: what agents want to know.
+//! `intercom questions`: the questions of agents.
 
 use std::fmt::Write as _;
 
@@ -15,17 +15,17 @@ use super::{CliContext, output};
 use intercom_types::Question;
 use intercom_types::text::short;
 
-/// List the questions that wait for an answer, oldest first, or show one
+/// List the pending questions, oldest first, or show one
 #[derive(Debug, clap::Args)]
 #[command(after_help = "With --json the list is the daemon's own answer, newest first.")]
 pub(super) struct QuestionsArgs {
     /// A question to show
     #[arg(value_name = "QST", value_parser = super::non_empty_id(), conflicts_with_all = ["all", "session"])]
     question: Option<String>,
-    /// Also the answered and closed ones
+    /// Include answered and closed questions
     #[arg(long, short)]
     all: bool,
-    /// Only those of this session
+    /// Only questions of this session
     #[arg(long, short, value_name = "SES", value_parser = super::non_empty_id())]
     session: Option<String>,
 }
@@ -55,7 +55,7 @@ pub(super) async fn run(args: QuestionsArgs, cx: &CliContext) -> anyhow::Result<
     output::print(&show(&questions, width, cx.paint, Timestamp::now()))
 }
 
-/// A line each, and the whole text below it: nobody answers half a question.
+/// Prints a line for each question, and its whole text below it, because an answer needs all of it.
 fn show(questions: &[Question], width: Option<usize>, paint: Paint, now: Timestamp) -> String {
     let mut table = TerminalTable::new(&["ID", "SESSION", "STATUS", "AGE", "TYPE", "ANSWER"])
         .fit(&["ID", "SESSION", "STATUS", "AGE"], TerminalColumnFit::Whole);

@@ -1,4 +1,4 @@
-//! `intercom reload`: the configuration, read again.
+//! `intercom reload`: reloads the configuration.
 
 use serde_json::json;
 
@@ -7,7 +7,7 @@ use super::url::url;
 use intercom_types::ConfigReload;
 use intercom_types::text::{clean, plural};
 
-/// Let the daemon read its configuration again; a bad file changes nothing
+/// Reload the daemon's configuration; an invalid file changes nothing
 #[derive(Debug, clap::Args)]
 pub(super) struct ReloadArgs {}
 
@@ -18,7 +18,7 @@ pub(super) async fn run(ReloadArgs {}: ReloadArgs, cx: &CliContext) -> anyhow::R
         let restart = if needs_restart.is_empty() {
             String::new()
         } else {
-            format!("; changes of [{}] take a restart", clean(&needs_restart.join("], [")))
+            format!("; changes of [{}] need a restart", clean(&needs_restart.join("], [")))
         };
         Ok(format!("reloaded: {}{restart}", plural(rules, "rule")))
     })

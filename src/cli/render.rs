@@ -1,4 +1,4 @@
-//! Events on a terminal: the summary of each, behind its time, wrapped and painted.
+//! Events on a terminal: the summary of each, behind its time, wrapped and coloured.
 
 use std::borrow::Cow;
 
@@ -8,7 +8,7 @@ use intercom_types::event::Speaker;
 use intercom_types::summary::{Summary, Tone};
 use intercom_types::text::{columns, plural};
 
-/// Lines of text below an entry that are shown of its beginning and of its end.
+/// The number of lines of text below an entry that are shown of its beginning, and of its end.
 const FIRST_BELOW: usize = 2;
 const LAST_BELOW: usize = 3;
 /// The gutter of text below a line of ours.
@@ -26,8 +26,8 @@ pub(super) const fn style(tone: Tone) -> TerminalStyle {
     }
 }
 
-/// The lines of a summary behind a lead such as the time. Each further line is indented, and has the mark or the gutter of its
-/// text, so that no text can pass for a line of ours.
+/// Returns the lines of a summary behind a lead such as the time. Each further line is indented, and has the mark or
+/// the gutter of its text, so that no text looks like a line of ours.
 pub(super) fn lines(summary: &Summary, lead: &str, width: Option<usize>, paint: Paint) -> String {
     let (plain_mark, style) = (summary.speaker.map_or("", Speaker::mark), style(summary.tone));
     let mark = paint.style(TerminalStyle::Dim, plain_mark);
@@ -36,7 +36,7 @@ pub(super) fn lines(summary: &Summary, lead: &str, width: Option<usize>, paint: 
         "" => (format!("{blank}    "), columns(lead) + 4),
         own => (format!("{blank}{mark}"), columns(lead) + columns(own)),
     };
-    // The first line of ours is not indented: counted as if it were, it is a little shorter than it could be.
+    // The first line of ours is not indented. Counting an indentation makes it a little shorter than possible.
     let mut column = TextColumn::new(gutter, indent.max(1), width, style, paint);
     let text = column.write(&summary.text) + &column.pause();
     let mut lines = format!("{}{mark}{text}\n", paint.style(TerminalStyle::Dim, lead));
@@ -46,11 +46,11 @@ pub(super) fn lines(summary: &Summary, lead: &str, width: Option<usize>, paint: 
     lines
 }
 
-/// Text below an entry, cut to a few lines: a log is read for what happened, and `--raw` has the rest. Of a prompt the beginning
-/// says most, of stderr the end.
+/// Shortens text below an entry to a few lines: a log shows what happened, and `--raw` has the rest. Both ends are
+/// kept, because the beginning matters most in a prompt and the end in stderr.
 fn bounded(text: &str) -> Cow<'_, str> {
     let lines: Vec<&str> = text.lines().collect();
-    // One line more takes no more room than the note about it.
+    // One omitted line would take as much room as the note about it.
     let Some(left_out) = lines.len().checked_sub(FIRST_BELOW + LAST_BELOW).filter(|more| *more > 1) else {
         return Cow::Borrowed(text);
     };
@@ -59,14 +59,14 @@ fn bounded(text: &str) -> Cow<'_, str> {
     Cow::Owned([first, &[note.as_str()], &rest[left_out..]].concat().join("\n"))
 }
 
-/// The last of its lines, with its mark, for a list with one line each.
+/// Returns the last line of a summary, with its mark, for a list with one line each.
 pub(super) fn last_line(summary: &Summary) -> String {
     let written = |line: &&str| !line.trim().is_empty();
     let mark = summary.speaker.map_or("", Speaker::mark);
     format!("{mark}{}", summary.text.lines().rfind(written).unwrap_or_default())
 }
 
-/// `2 clearances, 1 question`, or nothing.
+/// Returns `2 clearances, 1 question`, or nothing.
 pub(super) fn waiting(clearances: usize, questions: usize) -> String {
     let mut parts = Vec::new();
     if clearances > 0 {

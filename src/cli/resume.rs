@@ -1,4 +1,4 @@
-//! `intercom resume`: the next generation of a session.
+//! `intercom resume`: starts the next generation of a session.
 
 use serde_json::json;
 
@@ -10,15 +10,15 @@ use super::{CliContext, ctrl_c, output};
 use intercom_types::Session;
 use intercom_types::text::clean;
 
-/// Start the agent of an ended session again
+/// Resume an ended session with a new process of its agent
 #[derive(Debug, clap::Args)]
 #[command(after_help = "\
-The agent is waited for as `intercom run` does: until it is ready and, with a queued prompt, until its first words or the end of \
-its turn, 30 seconds at most. An agent that fails meanwhile is exit code 1, with the reason and what to do.
+The command waits like `intercom run`: until the agent is ready and, with a queued prompt, until its first output or the end of \
+its turn, 30 seconds at most. If the agent fails meanwhile, the exit code is 1, with the reason and advice.
 
 Examples:
   intercom resume shop
-  intercom stop shop && intercom resume shop      restarts an agent that runs")]
+  intercom stop shop && intercom resume shop      restarts a running agent")]
 pub(super) struct ResumeArgs {
     /// A session
     #[arg(value_name = "SES", value_parser = super::non_empty_id())]
@@ -30,7 +30,7 @@ pub(super) struct ResumeArgs {
 pub(super) async fn run(args: ResumeArgs, cx: &CliContext) -> anyhow::Result<()> {
     let limit = args.wait.limit(cx);
     ctrl_c::set_session_note(&args.session, cx);
-    // Read before it starts: a prompt leaves the queue as soon as its agent runs.
+    // Read before the start: a prompt leaves the queue as soon as its agent runs.
     let prompted = session(&args.session, cx).await?.queue > 0;
     let after = last_seq(&cx.client).await?;
     let answer = cx.client.post(&url(&["sessions", &args.session, "resume"], &[]), &json!({})).await?;

@@ -1,4 +1,4 @@
-//! `intercom run`: turns a command line into a session.
+//! `intercom run`: starts a session.
 
 use std::path::{Path, PathBuf};
 
@@ -18,9 +18,10 @@ use intercom_types::{NewSession, Session};
 /// Start an agent in a workspace and print the id of its session
 #[derive(Debug, clap::Args)]
 #[command(after_help = "\
-The id is printed at once. Then the agent is waited for, 30 seconds at most (`wait_seconds` below [run] in the configuration), \
-until it is ready and, with a prompt, until its first words or the end of its turn. An agent that fails meanwhile is exit code 1, \
-with the reason and what to do. So is a daemon that goes away: the agent runs on without it. With --json the session is printed once, when the wait is over; a failure is in `failed`.
+The id is printed at once. Then the command waits, 30 seconds at most (`wait_seconds` below [run] in the configuration), \
+until the agent is ready and, with a prompt, until its first output or the end of its turn. If the agent fails meanwhile, the \
+exit code is 1, with the reason and advice; also if the daemon goes away, in which case the agent keeps running. With --json the 
+session is printed once, when the wait is over; a failure is in `failed`.
 
 Examples:
   intercom run --agent demo \"Tidy up the error handling\"
@@ -28,7 +29,7 @@ Examples:
   intercom run \"Fix the tests\" -- ./my-agent --verbose
   id=$(intercom run --agent demo - < task.md) && intercom wait $id --for ended
 
-It starts a daemon in the background if there is none.")]
+`run` starts a daemon in the background if there is none.")]
 pub(super) struct RunArgs {
     /// A profile of the configuration; see `intercom agents`
     #[arg(long, value_name = "NAME", conflicts_with = "command")]
@@ -39,19 +40,19 @@ pub(super) struct RunArgs {
     /// The protocol that the agent speaks
     #[arg(long, value_parser = ["intercom", "acp"])]
     protocol: Option<String>,
-    /// What you want to call the session
+    /// The name of the session
     #[arg(long, short)]
     name: Option<String>,
     /// A variable for the agent's environment; may be given several times
     #[arg(long, value_name = "K=V", value_parser = variable)]
     env: Vec<(String, String)>,
-    /// What is done when it is stuck: `off`, or steps such as `alert,nudge,escalate` [default: as configured]
+    /// The steps when it is stuck: `off`, or steps such as `alert,nudge,escalate` [default: as configured]
     #[arg(long, value_name = "off|STEPS")]
     ladder: Option<String>,
-    /// What it may do at most, whatever the rules say [default: full]
+    /// The limit on its permissions, whatever the rules allow [default: full]
     #[arg(long, value_parser = ["full", "read-only", "safe", "sandbox"])]
     preset: Option<String>,
-    /// A session that an ACP agent itself remembers, to go on with; see `intercom sessions`
+    /// The id of an ACP agent's own session to continue; see `intercom sessions`
     #[arg(long, value_name = "ID")]
     resume: Option<String>,
     #[command(flatten)]
@@ -59,9 +60,9 @@ pub(super) struct RunArgs {
     /// Fail if no daemon is running, instead of starting one
     #[arg(long)]
     no_start: bool,
-    /// What the agent shall do; `-` reads it from stdin
+    /// The prompt; `-` reads it from stdin
     prompt: Option<String>,
-    // Taken only to say what was meant: the parser's own message would not help.
+    // Only for a better error: the parser's own message would not help.
     #[arg(hide = true)]
     more_words: Vec<String>,
     /// The agent's command and its arguments, instead of a profile
@@ -74,15 +75,15 @@ pub(super) async fn run(args: RunArgs, cx: &CliContext) -> anyhow::Result<()> {
     if !args.more_words.is_empty() {
         let hint = meant.map(|name| format!("did you mean `--agent {name}`?"));
         let hint = hint.unwrap_or_else(|| "put the prompt in quotes".to_owned());
-        return Err(CliFailure::usage("the prompt is one argument, and there are more").hint(hint).into());
+        return Err(CliFailure::usage("the prompt must be one argument").hint(hint).into());
     }
-    // A workspace that has a name may have an agent of its own: the daemon knows.
+    // A named workspace may have an agent of its own, which only the daemon knows.
     if args.agent.is_none() && args.command.is_empty() && args.workspace.is_none() {
         let hint = match meant {
             Some(name) => format!("did you mean `--agent {name}`?"),
             None => profiles(cx).await,
         };
-        return Err(CliFailure::usage("name an agent with --agent NAME, or a command after `--`")
+        return Err(CliFailure::usage("choose an agent with --agent NAME, or a command after `--`")
             .hint(hint)
             .into());
     }
@@ -92,7 +93,7 @@ pub(super) async fn run(args: RunArgs, cx: &CliContext) -> anyhow::Result<()> {
     if let Some(starter) = starter {
         starter.ensure_with_console(cx).await?;
     }
-    ctrl_c::set_note(format!("see whether the agent was started: {} ls", cx.command_prefix));
+    ctrl_c::set_note(format!("check whether the agent was started: {} ls", cx.command_prefix));
     let answer = match cx.client.post(&url(&["sessions"], &[]), &json!(body)).await {
         Ok(answer) => answer,
         Err(error) => return Err(not_spawned(error, cx)?),
@@ -125,7 +126,7 @@ fn request(args: RunArgs, cwd: &Path) -> anyhow::Result<NewSession> {
     })
 }
 
-/// A directory becomes absolute; anything else is a name that the daemon may know.
+/// Returns a directory as an absolute path; any other text is a name that the daemon may know.
 fn workspace(typed: Option<String>, cwd: &Path) -> anyhow::Result<String> {
     let Some(typed) = typed else { return text(cwd.to_owned()) };
     let path = cwd.join(&typed);
@@ -138,7 +139,7 @@ fn workspace(typed: Option<String>, cwd: &Path) -> anyhow::Result<String> {
     Ok(typed)
 }
 
-/// The daemon works elsewhere, so a path that means a file here must be made absolute.
+/// Returns the program. A path to a file here becomes absolute, because the daemon runs in another directory.
 fn program(typed: &str, cwd: &Path) -> String {
     let here = cwd.join(typed);
     match here.to_str() {
@@ -158,7 +159,8 @@ fn variable(typed: &str) -> Result<(String, String), String> {
     }
 }
 
-/// A session whose program could not be run is kept as failed: it is named like any other, with what starts it again.
+/// Returns the error for a session whose program could not be started, with the command that starts it later. The
+/// session exists and counts as failed.
 fn not_spawned(error: anyhow::Error, cx: &CliContext) -> anyhow::Result<anyhow::Error> {
     #[derive(Deserialize)]
     struct UnspawnedSession {
@@ -172,12 +174,12 @@ fn not_spawned(error: anyhow::Error, cx: &CliContext) -> anyhow::Result<anyhow::
     if !cx.json {
         output::print(&clean(&session))?;
     }
-    let remedy = refusal.remedy().unwrap_or("mend that").to_owned();
-    let hint = format!("{remedy}; then start it: `{} resume {}`", cx.command_prefix, short(&session));
+    let remedy = refusal.remedy().unwrap_or("fix that").to_owned();
+    let hint = format!("{remedy}; then resume it: `{} resume {}`", cx.command_prefix, short(&session));
     Ok(refusal.hint(hint).into())
 }
 
-/// Tells whether this is the name of an agent, with and without a daemon.
+/// Returns true if this is the name of an agent, with and without a daemon.
 fn is_agent(word: &str, cx: &CliContext) -> bool {
     let config = config::load(Some(&cx.paths.config), cx.paths.config_explicit).unwrap_or_default();
     config.agents.contains_key(word) || word == DEMO_AGENT || catalog_agent(word).is_some()

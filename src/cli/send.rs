@@ -1,4 +1,4 @@
-//! `intercom send`: a prompt for a running agent.
+//! `intercom send`: sends a prompt to an agent.
 
 use std::io::{IsTerminal as _, Read as _};
 
@@ -11,13 +11,13 @@ use super::{CliContext, ctrl_c, decide, output, shell_variables};
 use intercom_types::text::{clean, short};
 use intercom_types::{Delivery, FailureKind, NewPrompt, Phase, Prompt, PromptState, Session};
 
-/// Send a prompt to an agent, now or as soon as it takes one
+/// Send a prompt to an agent, now or as soon as it accepts one
 #[derive(Debug, clap::Args)]
 pub(super) struct SendArgs {
     /// A session
     #[arg(value_name = "SES", value_parser = super::non_empty_id())]
     session: String,
-    /// What the agent shall do; `-` reads it from stdin
+    /// The prompt; `-` reads it from stdin
     #[arg(value_name = "TEXT")]
     text: String,
 }
@@ -25,7 +25,7 @@ pub(super) struct SendArgs {
 pub(super) async fn run(args: SendArgs, cx: &CliContext) -> anyhow::Result<()> {
     let body = json!(NewPrompt::of(&text(args.text)?));
     let name = clean(&args.session);
-    ctrl_c::set_note(format!("see whether the prompt was delivered: {} prompts {name}", cx.command_prefix));
+    ctrl_c::set_note(format!("check whether the prompt was delivered: {} prompts {name}", cx.command_prefix));
     let sent = cx.client.post(&url(&["sessions", &args.session, "prompts"], &[]), &body).await;
     let answer = match sent {
         Err(error)
@@ -49,14 +49,14 @@ async fn fetch_session(session: &str, cx: &CliContext) -> Option<Session> {
     cx.client.get(&url(&["sessions", session], &[])).await.ok()?.parse().ok()
 }
 
-/// The failure of a session that has ended for want of a log-in.
+/// Returns the failure of a session that has ended because of a missing log-in.
 async fn ended_without_log_in(session: &str, cx: &CliContext) -> Option<anyhow::Error> {
     let session = fetch_session(session, cx).await?;
     let failed = session.failed.as_ref().filter(|failed| failed.kind == FailureKind::LogIn)?;
     Some(CliFailure::of_agent(&session, &failed.reason, cx).into())
 }
 
-/// Says why a prompt will not be carried out before somebody logs in, and what to do. The prompt is kept.
+/// Reports that a prompt waits until somebody logs in, with advice. The prompt is kept.
 async fn warn_missing_log_in(session: &str, prompt: &Prompt, cx: &CliContext) {
     let Some(session) = fetch_session(session, cx).await else { return };
     let name = clean(&session.label());

@@ -1,4 +1,4 @@
-//! `intercom serve`: reads the configuration, then hands over to the daemon.
+//! `intercom serve`: reads the configuration, then runs the daemon.
 
 use std::sync::Arc;
 
@@ -9,25 +9,25 @@ use intercom_daemon::config::{self, API_TOKEN, DEFAULT_LISTEN, DaemonPaths, OnSt
 /// Run the daemon in the foreground
 #[derive(Debug, clap::Args)]
 pub(super) struct ServeArgs {
-    /// Also start a friendly scripted agent, to see what this is about
+    /// Also start a scripted demo agent, to try intercom
     #[arg(long)]
     demo: bool,
-    /// Where the API and the console listen, instead of what the configuration says: an address and a port, or `off`; port 0
-    /// is any free one
+    /// The address and port of the API and the console, or `off`; overrides the configuration; port 0 chooses a free
+    /// one
     #[arg(long, value_name = "ADDR:PORT")]
     listen: Option<String>,
-    /// What becomes of the agents when the daemon stops, instead of what the configuration says [leave or drain]
+    /// The handling of the agents when the daemon stops; overrides the configuration [leave or drain]
     #[arg(long, value_name = "HOW", overrides_with = "on_stop")]
     on_stop: Option<OnStop>,
-    /// Leave the session of whoever started it, and with it their terminal and its signals
+    /// Detach from the session of the parent process, and so from its terminal and signals
     #[arg(long, hide = true)]
     detached: bool,
 }
 
-/// The configuration is read first: if it is wrong, nothing starts.
+/// Runs the daemon. The configuration is read first: if it is invalid, nothing starts.
 pub(super) fn run(args: &ServeArgs, paths: DaemonPaths) -> anyhow::Result<()> {
     if args.detached {
-        nix::unistd::setsid().ok(); // it fails for the leader of a group, who was detached by somebody else
+        nix::unistd::setsid().ok(); // it fails for a group leader, which another program has detached
     }
     let (file, explicit, on_stop) = (paths.config.clone(), paths.config_explicit, args.on_stop);
     let listen = args.listen.clone();
@@ -44,7 +44,7 @@ pub(super) fn run(args: &ServeArgs, paths: DaemonPaths) -> anyhow::Result<()> {
     address.map_err(|wrong| CliFailure::usage(format!("--listen: {wrong}")))?;
     let token = given_token(std::env::var(API_TOKEN).ok())?;
     let taken_port = match args {
-        // Whoever names a port on the command line means this one.
+        // An explicit port must not be replaced by another one.
         ServeArgs { listen: Some(_), .. } => OccupiedPortPolicy::Fail,
         ServeArgs { demo: true, .. } => OccupiedPortPolicy::TakeNext,
         _ if config.api.listen == DEFAULT_LISTEN => OccupiedPortPolicy::GoWithout,
@@ -53,7 +53,7 @@ pub(super) fn run(args: &ServeArgs, paths: DaemonPaths) -> anyhow::Result<()> {
     lifecycle::serve(ServeOptions { paths, config, read_config, demo: args.demo, taken_port, token })
 }
 
-/// One that could be guessed is worse than none.
+/// Checks a given token. A token that can be guessed is worse than none.
 fn given_token(said: Option<String>) -> Result<Option<String>, CliFailure> {
     const LEAST: usize = 16;
     match said.filter(|token| !token.is_empty()) {

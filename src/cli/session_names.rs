@@ -9,16 +9,16 @@ use intercom_types::event::AgentUpdate;
 use intercom_types::text::{clean, cut_words, quoted, short};
 use intercom_types::{Event, ReceivedEvent, Session};
 
-/// The name and the id of the session that an answer is about; the typed text where the daemon does not tell.
+/// Returns the name and the id of the session in an answer, or the typed text if the answer has none.
 pub(super) async fn name_and_id(answered: Option<&str>, typed: &str, client: &DaemonClient) -> String {
     let id = answered.unwrap_or(typed);
     let session = client.get(&url(&["sessions", id], &[])).await.and_then(|answer| answer.parse::<Session>());
     session.map_or_else(|_| clean(typed), |session| clean(&session.name_and_id()))
 }
 
-/// Sessions that are remembered; others go by their ids.
+/// The maximum number of remembered sessions; others are shown with their ids.
 const MAX_SESSIONS: usize = 20_000;
-/// Columns of a title beside an id.
+/// The maximum width of a title beside an id.
 const MAX_TITLE: usize = 24;
 
 #[derive(Debug, Default)]
@@ -31,7 +31,7 @@ struct NameAndTitle {
 }
 
 impl SessionNames {
-    /// Those of every session that the daemon knows.
+    /// Returns the names of all sessions that the daemon knows.
     pub(super) async fn all(cx: &CliContext) -> anyhow::Result<Self> {
         let sessions: Vec<Session> =
             cx.client.list(&["sessions"], &[("all", "true"), ("brief", "true")]).await?.items()?;
@@ -56,7 +56,7 @@ impl SessionNames {
         }
     }
 
-    /// Takes a name or a title from an event: the start of a session, its first prompt, its agent's title.
+    /// Records a name or a title from an event: the start of a session, its first prompt, its agent's title.
     pub(super) fn hear(&mut self, received: &ReceivedEvent) {
         let id = &received.session;
         let is_written = |text: &String| !text.trim().is_empty();
@@ -83,13 +83,13 @@ impl SessionNames {
         }
     }
 
-    /// The name, or the short id: either can be typed.
+    /// Returns the name, or the short id: either can be typed.
     pub(super) fn label(&self, id: &str) -> String {
         let name = self.0.get(id).and_then(|known| known.name.as_deref());
         name.map_or_else(|| short(id), clean)
     }
 
-    /// The name, or the short id with the beginning of the title.
+    /// Returns the name, or the short id with the beginning of the title.
     pub(super) fn label_with_title(&self, id: &str) -> String {
         let known = self.0.get(id);
         match known

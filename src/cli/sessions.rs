@@ -1,4 +1,4 @@
-//! `intercom sessions`: the sessions that an agent itself remembers.
+//! `intercom sessions`: an agent's own sessions.
 
 use anyhow::Context as _;
 use serde_json::{Value, json};
@@ -9,10 +9,10 @@ use super::time::date_time;
 use super::url::url;
 use intercom_types::text::clean;
 
-/// List the sessions that an ACP agent itself remembers; `run --resume ID` goes on with one
+/// List an ACP agent's own sessions; `run --resume ID` continues one
 #[derive(Debug, clap::Args)]
 pub(super) struct SessionsArgs {
-    /// A session of an agent that runs
+    /// A session of a running agent
     #[arg(value_name = "SES", value_parser = super::non_empty_id())]
     session: String,
 }
@@ -23,7 +23,7 @@ pub(super) async fn run(args: SessionsArgs, cx: &CliContext) -> anyhow::Result<(
         return super::output::print_json(&answer.body);
     }
     let body: Value = answer.parse()?;
-    let listed = body.get("sessions").and_then(Value::as_array).context("an odd answer")?;
+    let listed = body.get("sessions").and_then(Value::as_array).context("an unexpected answer")?;
     let mut table = TerminalTable::new(&["ID", "UPDATED", "CWD", "TITLE"])
         .fit(&["ID", "UPDATED"], TerminalColumnFit::Whole)
         .fit(&["CWD"], TerminalColumnFit::CutMiddle);
@@ -36,5 +36,5 @@ pub(super) async fn run(args: SessionsArgs, cx: &CliContext) -> anyhow::Result<(
             TerminalCell::new(&get("title")),
         ]);
     }
-    cx.table(&table, "it remembers none")
+    cx.table(&table, "the agent has no sessions")
 }

@@ -1,5 +1,5 @@
-//! The variables of this shell beside those of the running daemon, which hands them on to agents. Values are compared; only names
-//! are ever shown.
+//! The variables of this shell compared with those of the running daemon, which passes them on to agents. Only names
+//! are ever shown, never values.
 
 use std::ffi::OsString;
 
@@ -13,7 +13,7 @@ use intercom_types::{FailureKind, Session};
 /// The variables of a process.
 pub(super) type Variables = Vec<(OsString, OsString)>;
 
-/// A non-empty variable among these.
+/// Returns a non-empty variable of these.
 pub(super) fn value<'a>(variables: &'a Variables, name: &str) -> Option<&'a OsString> {
     variables
         .iter()
@@ -22,13 +22,14 @@ pub(super) fn value<'a>(variables: &'a Variables, name: &str) -> Option<&'a OsSt
         .filter(|value| !value.is_empty())
 }
 
-/// A sentence about variables that this shell has and the daemon lacks.
+/// Returns a sentence about variables that this shell has and the daemon lacks.
 pub(super) fn daemon_lacks(names: &[&str]) -> String {
     let (be, them) = if names.len() == 1 { ("is", "it") } else { ("are", "them") };
     format!("{} {be} set in this shell, but the daemon was started without {them}", names.join(", "))
 }
 
-/// The command that starts the daemon with these variables of this shell. A service does not get them by itself.
+/// Returns the command that restarts the daemon with these variables of this shell. A service does not get them by
+/// itself.
 pub(super) fn restart_command(names: &[&str], is_service: bool) -> String {
     if is_service {
         format!("systemctl --user import-environment {} && intercom daemon restart", names.join(" "))
@@ -37,8 +38,8 @@ pub(super) fn restart_command(names: &[&str], is_service: bool) -> String {
     }
 }
 
-/// Returns advice about an agent without a log-in, if this shell has a key that the daemon lacks, or another
-/// one than the daemon.
+/// Returns advice about an agent without a log-in, if this shell has a key that the daemon lacks, or another value of
+/// it.
 pub(super) fn log_in_hint(session: &Session, cx: &CliContext) -> Option<String> {
     let failed = session.failed.as_ref().filter(|failed| failed.kind == FailureKind::LogIn)?;
     let known = session.agent.as_deref().and_then(catalog_agent)?;
@@ -52,7 +53,7 @@ pub(super) fn log_in_hint(session: &Session, cx: &CliContext) -> Option<String> 
     Some(format!("{why}: `{command}`{after}"))
 }
 
-/// Tells whether the agent of this name gets its keys from the daemon.
+/// Returns true if the agent with this name gets its keys from the daemon.
 fn passes_keys(known: &CatalogAgent, cx: &CliContext) -> bool {
     let config = config::load(Some(&cx.paths.config), cx.paths.config_explicit).unwrap_or_default();
     let own = config.agents.get(known.name);
@@ -62,7 +63,8 @@ fn passes_keys(known: &CatalogAgent, cx: &CliContext) -> bool {
     })
 }
 
-/// The first complete key of this shell that the daemon does not have in the same way, with a sentence about it.
+/// Returns the first complete key of this shell that the daemon lacks or has with other values, with a sentence about
+/// it.
 fn newer_key(
     known: &CatalogAgent,
     here: &Variables,

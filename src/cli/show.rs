@@ -18,7 +18,7 @@ use intercom_types::{FailureSeen, Preset, Session, SessionExit, SessionProcess, 
 
 /// Show one session in full, with its processes and the end of what its agent wrote to stderr
 ///
-/// A failure that an operator is shown here is seen: it no longer stands out in lists.
+/// A failure that is shown to an operator here counts as seen: lists do not highlight it any more.
 #[derive(Debug, clap::Args)]
 pub(super) struct ShowArgs {
     /// A session
@@ -39,10 +39,10 @@ pub(super) async fn run(args: ShowArgs, cx: &CliContext) -> anyhow::Result<()> {
         super::checks::tell_warnings(cx).await;
     }
     let session: Session = answer.parse()?;
-    // JSON is for programs: nobody has looked at it yet.
+    // JSON is for programs, so it does not count as seen.
     if let Some(failed) = session.failed.filter(|_| !cx.json) {
         let path = url(&["sessions", &session.id, "seen"], &[]);
-        // Whoever may only look has not taken it over from those who can act.
+        // A viewer's look must not hide the failure from those who can act, so a refusal is ignored.
         match cx.client.post(&path, &json!(FailureSeen { at: Some(failed.at.to_string()) })).await {
             Err(error) if !error.is::<DaemonRefusal>() => return Err(error),
             _ => {}
@@ -51,13 +51,13 @@ pub(super) async fn run(args: ShowArgs, cx: &CliContext) -> anyhow::Result<()> {
     Ok(())
 }
 
-/// Columns of a title: the first prompt may be one.
+/// The maximum width of a title, which may be the first prompt.
 const MAX_TITLE: usize = 200;
 
-/// The field that holds commands.
+/// The field with commands.
 const WHAT_TO_DO: &str = "what to do";
 
-/// The verbs that show what waits.
+/// Returns the verbs that show the pending requests.
 fn waiting_verbs(session: &Session) -> &'static str {
     match (session.pending.clearances, session.pending.questions) {
         (0, _) => "`intercom questions`",
@@ -116,7 +116,7 @@ fn detail(session: &Session, paint: Paint, now: Timestamp) -> String {
             _ => TerminalStyle::Plain,
         };
         let label = paint.style(TerminalStyle::Dim, &format!("{name:<11}"));
-        // Commands are to be pasted: no line is broken inside of one.
+        // Commands are for pasting: no line is broken inside of one.
         let line = if name == WHAT_TO_DO {
             let room = stdout_size().map(|size| size.columns.saturating_sub(11));
             let lines: Vec<String> =
@@ -158,14 +158,14 @@ fn one_process(process: &SessionProcess) -> String {
     format!("{:>8}  {state}  {cpu:>8.1} s CPU  {mib:>6} MiB  {name}", process.pid)
 }
 
-/// The exit status and its reason, unless a line above says the reason in words already. An agent that was never started has
-/// no status.
+/// Returns the exit status and its reason, unless a line above has the reason already. An agent that was never started
+/// has no status.
 fn exit(exit: &SessionExit, why: &str) -> Option<String> {
     let code = exit.status.code.map(|code| format!("code {code}"));
     let status = code.or_else(|| exit.status.signal.map(|signal| format!("signal {signal}")));
     let is_said = |reason: &&str| {
         let cause = reason.split_once(": ").map_or(*reason, |(_, cause)| cause);
-        // The advice behind a missing log-in has a field of its own.
+        // The advice after a missing log-in has a field of its own.
         why.contains(cause) || (!why.is_empty() && reason.contains(why))
     };
     match (status, exit.reason.as_deref().filter(|reason| !is_said(reason))) {

@@ -1,4 +1,4 @@
-//! `intercom slack`: what Slack has to know about us, and what is missing.
+//! `intercom slack`: the setup of the Slack app, and its checks.
 
 use serde::Deserialize;
 
@@ -11,7 +11,7 @@ use intercom_daemon::config;
 
 /// Set up Slack: the app's manifest, and what is missing
 #[derive(Debug, clap::Args)]
-#[command(after_help = "docs/SLACK.md leads from nothing to the first approval in ten minutes.")]
+#[command(after_help = "docs/SLACK.md leads to the first approval in ten minutes.")]
 pub(super) struct SlackArgs {
     #[command(subcommand)]
     verb: SlackSetupCommand,
@@ -19,9 +19,9 @@ pub(super) struct SlackArgs {
 
 #[derive(Debug, clap::Subcommand)]
 enum SlackSetupCommand {
-    /// Print the manifest of the Slack app, to be pasted into Slack's page for new apps
+    /// Print the manifest of the Slack app, for Slack's page for new apps
     Manifest,
-    /// Check everything from the tokens to the channel, and say what is missing
+    /// Check everything from the tokens to the channel, and report what is missing
     Doctor,
 }
 
@@ -57,7 +57,7 @@ pub(super) async fn daemon(cx: &CliContext) -> Option<Check> {
     let words = health.bridges.get("slack")?;
     Some(match words.as_str() {
         "ok" => Check::ok(checks::SLACK, "the daemon is connected"),
-        "connecting" => Check::warning(checks::SLACK, "the daemon is connecting", "look again in a moment"),
-        words => Check::wrong(checks::SLACK, words, "`intercom slack doctor` says what to do"),
+        "connecting" => Check::warning(checks::SLACK, "the daemon is connecting", "check again in a moment"),
+        words => Check::wrong(checks::SLACK, words, "`intercom slack doctor` shows the remedy"),
     })
 }

@@ -1,4 +1,4 @@
-//! `intercom snooze`: peace from the ladder for a while.
+//! `intercom snooze`: suspends the ladder for a while.
 
 use serde_json::json;
 
@@ -8,13 +8,13 @@ use super::url::url;
 use intercom_types::text::clean;
 use intercom_types::{Session, SnoozeRequest};
 
-/// Take no steps about a session that seems stuck, for a while
+/// Suspend the steps against a stuck session for a while
 #[derive(Debug, clap::Args)]
 pub(super) struct SnoozeArgs {
     /// A session
     #[arg(value_name = "SES", value_parser = super::non_empty_id())]
     session: String,
-    /// How long, such as `30m` or `2h`; `off` ends it
+    /// The duration, such as `30m` or `2h`; `off` ends it
     #[arg(value_name = "TIME")]
     time: String,
 }
@@ -27,8 +27,8 @@ pub(super) async fn run(args: SnoozeArgs, cx: &CliContext) -> anyhow::Result<()>
     let until = session.standing.and_then(|standing| standing.snoozed_until);
     cx.print_answer(&answer, || {
         Ok(match until {
-            Some(until) => format!("{name} is left in peace until {}", show_time(until)),
-            None => format!("{name} is watched again"),
+            Some(until) => format!("{name} is snoozed until {}", show_time(until)),
+            None => format!("{name} is no longer snoozed"),
         })
     })
 }

@@ -1,5 +1,5 @@
-//! Starts a daemon in the background if there is none: the installed service, else a process of its own, which
-//! outlives the client that needed it.
+//! Starts a daemon in the background if there is none: the installed service, or else a process of its own, which
+//! outlives the command that needed it.
 
 use std::collections::BTreeSet;
 use std::ffi::OsString;
@@ -26,28 +26,28 @@ use intercom_daemon::config::{self, AGENT_CATALOG, Config, DaemonPaths};
 use intercom_host::{PART_VARIABLE, SESSION_VARIABLE};
 use intercom_types::text::clean;
 
-/// From the decision to start one until it can be reached.
+/// The time limit from the decision to start a daemon until it can be reached.
 const READY: Duration = Duration::from_secs(5);
 const LOOK_AGAIN: Duration = Duration::from_millis(20);
-/// A log longer than this makes room for a new one when a daemon starts; the one before that is gone then.
+/// The maximum size of the log. A longer one is replaced when a daemon starts, and one older log is kept.
 const MAX_LOG: u64 = 10 << 20;
 /// The number of log lines that are shown after a failed start.
 const LOG_LINES: usize = 10;
 const LOG_TAIL: u64 = 4096;
 
-/// Whatever our client has in its environment, the daemon gets what programs need, and what is meant for it.
+/// The variables that every daemon gets besides those that are meant for it: programs need them.
 const KEPT: &[&str] =
     &["PATH", "HOME", "USER", "LOGNAME", "SHELL", "LANG", "LANGUAGE", "TZ", "TMPDIR", "RUST_LOG"];
 const KEPT_PREFIXES: &[&str] = &["LC_", "XDG_", "INTERCOM_", "SSL_CERT_"];
 
-/// Variables of the daemon's own that people set for it, and for no other program.
+/// Prefixes of variables that people set for the daemon, and for no other program.
 const DAEMON_PREFIXES: &[&str] = &["INTERCOM_SLACK_", "INTERCOM_API_"];
 
 #[derive(Debug)]
 pub(super) struct DaemonStarter {
     paths: DaemonPaths,
     service: Option<InstalledService>,
-    /// Variables of the daemon before, which a new one gets if this shell does not set them.
+    /// Variables of the previous daemon that a new one gets if this shell does not set them.
     kept: Variables,
 }
 
@@ -56,8 +56,8 @@ impl DaemonStarter {
         Self { paths: cx.paths.clone(), service: InstalledService::installed(cx), kept: Variables::new() }
     }
 
-    /// Returns the names of variables for agents and bridges that the running daemon has and this shell does not set. A daemon that
-    /// this process starts keeps them; a service has an environment of its own.
+    /// Returns the names of variables for agents and bridges that the running daemon has and this shell does not set. A
+    /// daemon that this process starts keeps them; a service has its own environment.
     pub(super) fn keep_variables(&mut self, running: &DaemonInfo) -> KeptVariables {
         let (Some(theirs), Ok(config)) = (running.environment(), self.config()) else {
             return KeptVariables::default();
@@ -66,7 +66,7 @@ impl DaemonStarter {
         let names_of = |variables: &Variables| {
             variables.iter().map(|(name, _)| name.to_string_lossy().into_owned()).collect()
         };
-        // Its own environment comes from the service manager, before and after.
+        // A service gets its environment from the service manager, before and after a restart.
         let is_managed = shell_variables::value(&theirs, "INVOCATION_ID").is_some();
         let theirs: Variables =
             handed_on(theirs, &config).into_iter().filter(|(name, _)| !set_here(name)).collect();
@@ -79,7 +79,7 @@ impl DaemonStarter {
         KeptVariables { kept, lost: Vec::new() }
     }
 
-    /// Fails if a daemon would not start with this configuration. That of a service is its own.
+    /// Fails if a daemon would not start with this configuration. A service has a configuration of its own.
     pub(super) fn check_config(&self) -> anyhow::Result<()> {
         if self.service.is_none() {
             self.config()?;
@@ -93,12 +93,12 @@ impl DaemonStarter {
         })
     }
 
-    /// One for the daemon of this machine; `None` if the daemon is elsewhere.
+    /// Returns the starter for this machine; `None` if the daemon is remote.
     pub(super) fn local(cx: &CliContext) -> Option<Self> {
         matches!(cx.client.transport(), Transport::Unix(_)).then(|| Self::new(cx))
     }
 
-    /// The same for a person, who is told if a new daemon has no console.
+    /// Makes sure that a daemon runs, and reports if a new one has no console.
     pub(super) async fn ensure_with_console(&self, cx: &CliContext) -> anyhow::Result<()> {
         let was_there = self.is_there().await;
         self.ensure().await?;
@@ -108,14 +108,14 @@ impl DaemonStarter {
         Ok(())
     }
 
-    /// There is a daemon, or it is said why there is none.
+    /// Makes sure that a daemon runs, or fails with the reason.
     pub(super) async fn ensure(&self) -> anyhow::Result<()> {
         if self.is_there().await {
             return Ok(());
         }
         lifecycle::make_private_dir(&self.paths.state_dir)?;
         let until = Instant::now() + READY;
-        // Held until it is ready: whoever wants the same meanwhile waits for it, and finds the daemon.
+        // Held until the daemon is ready: another command that needs one waits for the lock, and then finds the daemon.
         let _lock = loop {
             if let Some(lock) = self.lock()? {
                 break lock;
@@ -125,7 +125,7 @@ impl DaemonStarter {
             }
             if Instant::now() >= until {
                 return Err(CliFailure::failed(
-                    "another `intercom` is starting a daemon, and does not get there",
+                    "another `intercom` is starting a daemon and does not finish",
                 )
                 .into());
             }
@@ -160,7 +160,7 @@ impl DaemonStarter {
         while !self.is_there().await {
             if Instant::now() >= until {
                 let socket = self.paths.socket.display();
-                let message = format!("the service was started, but nobody listens on {socket} after 5 s");
+                let message = format!("the service was started, but does not listen on {socket} after 5 s");
                 return Err(CliFailure::failed(message).hint(service.log).into());
             }
             sleep(LOOK_AGAIN).await;
@@ -181,7 +181,7 @@ impl DaemonStarter {
             }
             let ended = child.try_wait()?;
             let end = log_end(&path, begin);
-            // The loser of two: the other one is about to listen.
+            // Two commands started a daemon: the other one is about to listen.
             let other = end.iter().any(|line| line.contains("another intercom"));
             if (ended.is_some() && !other) || Instant::now() >= until {
                 output::print_note(&format!("the end of {}:", path.display()));
@@ -194,7 +194,7 @@ impl DaemonStarter {
                     }
                     None => CliFailure::failed("a daemon was started, and cannot be reached after 5 s"),
                 }
-                .hint("`intercom serve` in a terminal shows what happens")
+                .hint("`intercom serve` in a terminal shows the cause")
                 .into());
             }
             sleep(LOOK_AGAIN).await;
@@ -214,7 +214,7 @@ impl DaemonStarter {
     }
 }
 
-/// Asks the system's own keeper of services.
+/// Asks the system's service manager to start the service.
 async fn start_service(service: &InstalledService, until: Instant) -> Result<(), String> {
     let mut command = Command::new(service.program);
     command.args(&service.args).stdin(Stdio::null()).kill_on_drop(true);
@@ -224,10 +224,10 @@ async fn start_service(service: &InstalledService, until: Instant) -> Result<(),
         return Ok(());
     }
     let said = String::from_utf8_lossy(&output.stderr);
-    Err(clean(said.trim().lines().next().unwrap_or("it did not say why")))
+    Err(clean(said.trim().lines().next().unwrap_or("the reason is not known")))
 }
 
-/// Ourselves; after an upgrade the one that is in our place.
+/// Returns our own program; after an upgrade, the one that has replaced it.
 fn program() -> io::Result<PathBuf> {
     let path = std::env::current_exe()?;
     if path.exists() {
@@ -237,20 +237,20 @@ fn program() -> io::Result<PathBuf> {
     Ok(newer.filter(|newer| newer.exists()).unwrap_or_else(|| "/proc/self/exe".into()))
 }
 
-/// The variables of a daemon that a restart must not lose, by name.
+/// The names of a daemon's variables that a restart must not lose.
 #[derive(Debug, Default)]
 pub(super) struct KeptVariables {
     pub(super) kept: Vec<String>,
     pub(super) lost: Vec<String>,
 }
 
-/// The names of variables that profiles hand on to their agents.
+/// Returns the names of the variables that profiles pass on to their agents.
 fn passed_names(config: &Config) -> BTreeSet<String> {
     let known = AGENT_CATALOG.iter().flat_map(|known| known.profile(|_| true, |_| true).pass_env);
     config.agents.values().flat_map(|profile| profile.pass_env.iter().cloned()).chain(known).collect()
 }
 
-/// The variables of a daemon that agents get or that connect it to people. Others are of the shell that starts it.
+/// Returns the daemon's variables for agents and for bridges. Others belong to the shell that starts it.
 fn handed_on(theirs: Variables, config: &Config) -> Variables {
     let passed = passed_names(config);
     let is_kept =
@@ -261,11 +261,11 @@ fn handed_on(theirs: Variables, config: &Config) -> Variables {
         .collect()
 }
 
-/// Selects the variables for the daemon itself, and those that the profiles hand on to their agents.
+/// Selects the variables for the daemon itself, and those that the profiles pass on to their agents.
 fn environment(ours: impl IntoIterator<Item = (OsString, OsString)>, config: &Config) -> Variables {
     let passed = passed_names(config);
     let kept = |name: &str| {
-        // The daemon is nobody's agent, whoever started it.
+        // The daemon does not belong to an agent, even if an agent started it.
         let marked = name == SESSION_VARIABLE || name == PART_VARIABLE;
         let named = KEPT.contains(&name) || passed.contains(name);
         !marked && (named || KEPT_PREFIXES.iter().any(|prefix| name.starts_with(prefix)))
@@ -273,7 +273,7 @@ fn environment(ours: impl IntoIterator<Item = (OsString, OsString)>, config: &Co
     ours.into_iter().filter(|(name, _)| name.to_str().is_some_and(kept)).collect()
 }
 
-/// Opens the log for this user only: it may contain what agents do.
+/// Opens the log for this user only, because it may contain agent output.
 fn open_log(path: &Path) -> io::Result<File> {
     if path.metadata().is_ok_and(|log| log.len() > MAX_LOG) {
         std::fs::rename(path, path.with_extension("log.old"))?;
@@ -283,7 +283,7 @@ fn open_log(path: &Path) -> io::Result<File> {
     Ok(log)
 }
 
-/// The last lines that were written behind `begin`.
+/// Returns the last lines that were written after `begin`.
 fn log_end(path: &Path, begin: u64) -> Vec<String> {
     let read = || -> io::Result<Vec<u8>> {
         let mut log = File::open(path)?;
@@ -293,7 +293,7 @@ fn log_end(path: &Path, begin: u64) -> Vec<String> {
         log.take(LOG_TAIL).read_to_end(&mut end)?;
         Ok(end)
     };
-    let end = read().unwrap_or_default(); // there may be none
+    let end = read().unwrap_or_default(); // there may be no log
     let text = String::from_utf8_lossy(&end);
     let lines: Vec<&str> = text.lines().filter(|line| !line.is_empty()).collect();
     lines[lines.len().saturating_sub(LOG_LINES)..].iter().map(|line| (*line).to_owned()).collect()

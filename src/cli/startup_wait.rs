@@ -1,6 +1,7 @@
-//! The wait for a new agent: until it is ready and, with a prompt, until its first words or the end of its turn.
+//! The wait for a new agent: until it is ready and, with a prompt, until its first output or the end of its turn.
 //!
-//! An agent without a log-in starts, is ready, and fails its first turn half a minute later: only who waits that long sees it.
+//! An agent without a log-in starts, is ready, and fails its first turn half a minute later, so a shorter wait would
+//! miss that.
 
 use std::io::IsTerminal as _;
 use std::time::Duration;
@@ -20,19 +21,19 @@ use intercom_types::{Clearance, Phase, Question};
 use intercom_types::{Event, Session};
 use intercom_wire::acp::error_answer::may_want_login;
 
-/// How long to wait for an agent that starts.
+/// The time to wait for an agent that starts.
 #[derive(Debug, clap::Args)]
 pub(super) struct StartupWaitArgs {
     /// Do not wait for the agent
     #[arg(long, conflicts_with = "wait")]
     no_wait: bool,
-    /// How long to wait for the agent's first words: seconds, or `30s`, `5m` [default: as configured, 30s]
+    /// The longest wait for the agent's first output: seconds, or `30s`, `5m` [default: as configured, 30s]
     #[arg(long, value_name = "TIME", value_parser = parse_duration)]
     wait: Option<Duration>,
 }
 
 impl StartupWaitArgs {
-    /// The longest wait. A configuration that cannot be read is the daemon's to complain about.
+    /// Returns the longest wait. An invalid configuration is reported by the daemon, not here.
     pub(super) fn limit(&self, cx: &CliContext) -> Duration {
         let configured = || {
             let config = config::load(Some(&cx.paths.config), cx.paths.config_explicit).unwrap_or_default();
@@ -42,19 +43,20 @@ impl StartupWaitArgs {
     }
 }
 
-/// An agent that has been told to start.
+/// An agent whose start was requested.
 pub(super) struct StartedAgent {
     /// The daemon's answer, and the session in it.
     pub(super) answer: DaemonAnswer,
     pub(super) session: Session,
-    /// A prompt waits for it.
+    /// True if a prompt waits for it.
     pub(super) prompted: bool,
-    /// The end of the log before it was told to.
+    /// The end of the log before the request.
     pub(super) after: u64,
 }
 
 impl StartedAgent {
-    /// Waits for its first words and says what to do next. With `--json` the session is printed once, when the wait is over.
+    /// Waits for its first output and prints the next steps. With `--json` the session is printed once, when the wait
+    /// is over.
     pub(super) async fn follow(self, limit: Duration, cx: &CliContext) -> anyhow::Result<()> {
         let Self { answer, session, prompted, after } = self;
         ctrl_c::set_session_note(&session.label(), cx);
@@ -73,7 +75,7 @@ impl StartedAgent {
                 cx.command_prefix
             ));
         }
-        // For people only: a script finds what waits in the lists.
+        // For people only: a script finds pending requests in the lists.
         if !std::io::stderr().is_terminal() {
             return Ok(());
         }
@@ -84,7 +86,7 @@ impl StartedAgent {
     }
 }
 
-/// Says what the agent asks already, and how to answer. That it cannot be read now is no failure of the start.
+/// Prints the agent's pending requests, and how to answer them. A failed read is not a failure of the start.
 async fn report_requests(session: &str, cx: &CliContext) -> bool {
     let of = [("status", "pending"), ("session", session)];
     let clearances = cx.client.list(&["clearances"], &of).await.and_then(|list| list.items());
@@ -111,29 +113,29 @@ async fn report_requests(session: &str, cx: &CliContext) -> bool {
     !clearances.is_empty() || !questions.is_empty()
 }
 
-/// The time that an agent without a handshake may take to say something by itself.
+/// The time for an agent without a handshake to begin by itself.
 const BEGIN_TIMEOUT: Duration = Duration::from_secs(2);
 
-/// The time for a request that follows the first words. Many agents announce a tool call and ask for clearance a moment later:
-/// whoever has just started one should hear of it.
+/// The time for a request after the first output. Many agents announce a tool call and ask for clearance a moment
+/// later, and a person who has just started one should see that.
 const REQUEST_WINDOW: Duration = Duration::from_secs(1);
 
 /// The meaning of an event for the wait.
 #[derive(Debug, PartialEq, Eq)]
 enum StartupSignal {
     Nothing,
-    /// The agent works, and may ask for something next.
+    /// The agent works, and may send a request next.
     Works,
-    /// The agent is ready and has nothing to do, or asks for something.
+    /// The agent is ready and idle, or has sent a request.
     Waits,
-    /// Something has ended: the session tells whether it failed.
+    /// Something has ended; the session shows whether it failed.
     Ended,
 }
 
 #[derive(Debug, Default)]
 struct StartupObserver {
     prompted: bool,
-    /// Ready means that it has answered.
+    /// True if readiness proves that the agent has answered.
     handshake: bool,
     /// The beginning of its first message.
     message_text: String,
@@ -151,13 +153,13 @@ impl StartupObserver {
         }
     }
 
-    /// Classifies an update. An agent's news about itself, such as its commands, is no work yet.
+    /// Classifies an update. Facts about the agent itself, such as its commands, are not work.
     fn observe_update(&mut self, message: &RawMessage) -> StartupSignal {
         match message.update() {
             Some(AgentUpdate::Chunk(chunk)) => match chunk.speaker {
                 Speaker::Agent => {
                     self.message_text.push_str(&chunk.text);
-                    // "Not logged in" is a message as well: the end of the turn tells.
+                    // "Not logged in" is a message as well; the end of the turn decides.
                     if may_want_login(&self.message_text) {
                         StartupSignal::Nothing
                     } else {
@@ -176,8 +178,8 @@ impl StartupObserver {
     }
 }
 
-/// The session after the wait; `None` without a wait. Fails if the agent does within the limit, or if the daemon goes away: nobody
-/// knows then. An agent that takes longer is not waited for, and has not failed.
+/// Returns the session after the wait; `None` without a wait. Fails if the agent fails within the limit, or if the
+/// daemon goes away, because nothing is known then. A slow agent has not failed.
 async fn wait_for(
     session: &Session,
     prompted: bool,
@@ -238,7 +240,7 @@ async fn follow(
             DaemonStreamItem::Back => continue,
         };
         if let Event::SettingRefused(SettingRefused { set: None, reason, .. }) = &event.event {
-            // A setting of the profile is not in force. A setting that a person asked for has a number.
+            // A setting of the profile was refused. Settings that a person asked for have a number.
             output::advise(&format!("warning: {}", clean(reason)));
         }
         match listener.observe(&event.event) {
@@ -256,7 +258,7 @@ async fn fetch_session(session: &Session, client: &DaemonClient) -> anyhow::Resu
     client.get(&url(&["sessions", &session.id], &[])).await?.parse()
 }
 
-/// A daemon that refuses has its own words; one that is away has none.
+/// Returns the daemon's error if it refused, or advice if it is away.
 fn connection_failure(session: &Session, error: &anyhow::Error, client: &DaemonClient) -> CliFailure {
     if error.is::<DaemonRefusal>() {
         return CliFailure::failed(format!("{error:#}"));
@@ -264,7 +266,7 @@ fn connection_failure(session: &Session, error: &anyhow::Error, client: &DaemonC
     lost_daemon::while_following(session, client)
 }
 
-/// The failure of a session that does not work any more.
+/// Returns the failure of a session that does not work any more.
 fn failure(now: &Session, event: Option<&Event>, cx: &CliContext) -> Option<CliFailure> {
     let reason = now.failure().map(|failed| failed.reason.clone()).or_else(|| wait::failure(now, event))?;
     Some(CliFailure::of_agent(now, &reason, cx))

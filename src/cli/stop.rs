@@ -1,4 +1,4 @@
-//! `intercom stop`: ends sessions in parallel and tells what it took.
+//! `intercom stop`: ends sessions in parallel and reports the steps that were needed.
 
 use serde_json::json;
 use tokio::task::JoinSet;
@@ -10,9 +10,11 @@ use super::{CliContext, output};
 use intercom_types::StopResult;
 use intercom_types::text::{clean, plural};
 
-/// Stop sessions gently: ask first, use force only if that does not help
+/// Stop sessions gently, and by force only if necessary
 #[derive(Debug, clap::Args)]
-#[command(after_help = "Returns when every process of the sessions is gone, and tells what it took.")]
+#[command(
+    after_help = "Returns when every process of the sessions is gone, and reports the steps that were needed."
+)]
 pub(super) struct StopArgs {
     /// One or more sessions
     #[arg(value_name = "SES", required = true, value_parser = super::non_empty_id())]
@@ -23,7 +25,7 @@ pub(super) async fn run(args: StopArgs, cx: &CliContext) -> anyhow::Result<()> {
     end(cx, args.sessions, "stop").await
 }
 
-/// Ends all of them at once. One that fails does not keep the others from ending.
+/// Ends all sessions at the same time. A failure of one does not affect the others.
 pub(super) async fn end(cx: &CliContext, sessions: Vec<String>, how: &'static str) -> anyhow::Result<()> {
     let mut tasks = JoinSet::new();
     for (index, session) in sessions.iter().enumerate() {
@@ -64,7 +66,7 @@ pub(super) async fn end(cx: &CliContext, sessions: Vec<String>, how: &'static st
     sum_up(failures, sessions.len(), how)
 }
 
-/// One body stays as it came; of several each has its line, in the order of the arguments.
+/// Joins the answers: a single one is unchanged; of several each has its line, in the order of the arguments.
 fn join(bodies: &[String]) -> String {
     match bodies {
         [body] => body.clone(),

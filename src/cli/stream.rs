@@ -1,4 +1,4 @@
-//! The live event stream. It outlasts the daemon's restarts: it connects again and goes on after the last event.
+//! The live event stream. It survives restarts of the daemon: it reconnects and resumes after the last event.
 //!
 //! ```text
 //!   Up ──closed, silent──► Down ──wait, connect──► Up
@@ -22,19 +22,19 @@ use super::{lost_daemon, output};
 use intercom_types::ReceivedEvent;
 use intercom_wire::sse;
 
-/// The daemon sends a comment every 15 s; after three missed ones we look whether it is still there.
+/// The maximum silence. The daemon sends a comment every 15 s; after three missed ones the connection is checked.
 const SILENCE: Duration = Duration::from_secs(50);
 const FIRST_WAIT: Duration = Duration::from_millis(100);
 const LONGEST_WAIT: Duration = Duration::from_secs(3);
-/// A daemon that is away for longer is not being restarted: somebody has to look.
+/// The longest absence of a daemon. One that is away for longer is not being restarted, so a person has to look.
 const LONGEST_ABSENCE: Duration = Duration::from_mins(5);
 
 #[derive(Debug)]
 pub(super) enum DaemonStreamItem {
     Event(Box<ReceivedEvent>),
-    /// The daemon is away; we keep trying.
+    /// The daemon is away; the stream keeps trying.
     Lost,
-    /// It is there again, and nothing was missed.
+    /// The daemon is back, and no event was missed.
     Back,
 }
 
@@ -42,15 +42,15 @@ pub(super) enum DaemonStreamItem {
 pub(super) struct DaemonEventStream {
     client: DaemonClient,
     session: Option<String>,
-    /// Where to go on after a break.
+    /// The position after which the stream resumes.
     last: u64,
-    /// Everything up to here was there before.
+    /// The position at the beginning; events up to it are old.
     start: u64,
-    /// The last event of each session. A viewer gets the events of one session in order, and those of several as soon as
-    /// there is no secret in them.
+    /// The last event of each session. A viewer receives the events of one session in order, but those of several
+    /// sessions as soon as each is checked for secrets.
     seen: HashMap<String, u64>,
     state: DaemonStreamState,
-    /// The number of connections in a row that brought nothing.
+    /// The number of connections in a row without an event.
     failures: u32,
     /// The moment when the daemon went away.
     away_since: Option<Instant>,
@@ -66,7 +66,7 @@ enum DaemonStreamState {
 }
 
 impl DaemonEventStream {
-    /// Everything after `after`, of one session or of all. Fails at once if there is no daemon.
+    /// Opens the stream after `after`, of one session or of all. Fails at once if there is no daemon.
     pub(super) async fn open(
         client: &DaemonClient,
         session: Option<&str>,
@@ -90,12 +90,12 @@ impl DaemonEventStream {
         Ok(stream)
     }
 
-    /// The next thing that happens. May be dropped while it waits; nothing is lost then.
+    /// Returns the next item. Cancel-safe: dropping it while it waits loses nothing.
     pub(super) async fn next(&mut self) -> anyhow::Result<DaemonStreamItem> {
         loop {
             while let Some(message) = self.ready.pop_front() {
                 let event = ReceivedEvent::parse(&message.data).map_err(|error| {
-                    CliFailure::failed(format!("the daemon sent an event we cannot read: {error}"))
+                    CliFailure::failed(format!("the daemon sent an invalid event: {error}"))
                 })?;
                 let seen = self.seen.entry(event.session.clone()).or_insert(self.start);
                 if event.seq > *seen {
@@ -113,7 +113,7 @@ impl DaemonEventStream {
                             if let Ok(bytes) = frame.into_data() {
                                 let messages = self.parser.feed(&bytes);
                                 self.ready.extend(messages.map_err(|sse::SseLineTooLong| {
-                                    CliFailure::failed("the daemon sent an event that is too long to read")
+                                    CliFailure::failed("the daemon sent an event that is too long")
                                 })?);
                             }
                         }
@@ -141,7 +141,8 @@ impl DaemonEventStream {
         self.state = DaemonStreamState::Down { until: Instant::now() + wait };
     }
 
-    /// A first failure may be the moment between two daemons: it is told only when trying again fails too.
+    /// Reconnects. The first failure may be the moment between two daemons, so it is reported only if the retry fails
+    /// too.
     async fn reconnect(&mut self) -> anyhow::Result<Option<DaemonStreamItem>> {
         match self.connect().await {
             Ok(reply) => {
@@ -171,7 +172,7 @@ impl DaemonEventStream {
             .into()
     }
 
-    /// Says that the daemon is away or back. The note goes to stderr: what follows on stdout is as if nothing had happened.
+    /// Prints that the daemon is away or back, on stderr: stdout continues as if nothing had happened.
     pub(super) fn report(&self, item: &DaemonStreamItem) {
         match item {
             DaemonStreamItem::Lost => {

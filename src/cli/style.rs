@@ -1,4 +1,4 @@
-//! Which colour means what.
+//! The meaning of colours.
 
 use super::terminal::TerminalStyle;
 use intercom_types::Session;

@@ -5,26 +5,26 @@ use super::terminal::{Paint, TerminalStyle};
 use intercom_types::text::{clean, columns, cut_middle, cut_words};
 
 const GAP: usize = 2;
-/// A column is not cut below this.
+/// The minimum width of a column.
 const LEAST: usize = 8;
 
-/// Holds only cleaned text: every cell passes `clean` on its way in.
+/// A table of cleaned text: every cell passes `clean` when it is added.
 #[derive(Debug)]
 pub(super) struct TerminalTable {
     titles: Vec<&'static str>,
     rows: Vec<Vec<TerminalCell>>,
-    /// Beside the titles.
+    /// The fit of each column, in the order of the titles.
     fits: Vec<TerminalColumnFit>,
 }
 
-/// The treatment of a column where the terminal is too narrow.
+/// The treatment of a column if the terminal is too narrow.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum TerminalColumnFit {
     CutEnd,
     CutMiddle,
-    /// Below its row, in whole words, where it does not fit beside the others.
+    /// Moved below its row, in whole words, if it does not fit beside the others.
     Below,
-    /// Whole in any case: what people type again.
+    /// Never cut, because people type it again.
     Whole,
 }
 
@@ -57,7 +57,7 @@ impl TerminalTable {
         }
     }
 
-    /// The same with another fit for these columns.
+    /// Returns the table with another fit for these columns.
     pub(super) fn fit(mut self, titles: &[&str], fit: TerminalColumnFit) -> Self {
         for (title, slot) in self.titles.iter().zip(&mut self.fits) {
             if titles.contains(title) {
@@ -67,7 +67,7 @@ impl TerminalTable {
         self
     }
 
-    /// The same without the columns that say nothing.
+    /// Returns the table without empty columns.
     pub(super) fn without_empty(mut self) -> Self {
         for at in (0..self.titles.len()).rev() {
             if self.rows.iter().all(|row| row[at].text.is_empty()) {
@@ -88,7 +88,7 @@ impl TerminalTable {
         self.rows.is_empty()
     }
 
-    /// The header and one line per row, then what goes below it; with no width given, nothing is cut.
+    /// Returns the header and one line per row, each followed by the text below it; without a width, nothing is cut.
     pub(super) fn lines(&self, width: Option<usize>, paint: Paint) -> Vec<String> {
         let widths = self.widths(width);
         let header: Vec<TerminalCell> =
@@ -106,7 +106,7 @@ impl TerminalTable {
         self.lines(width, paint).join("\n")
     }
 
-    /// The cells of a row that do not fit beside the others. Of several columns, each is named.
+    /// Returns the cells of a row that do not fit beside the others. If there are several columns, each is named.
     fn below(
         &self,
         row: &[TerminalCell],
@@ -126,7 +126,7 @@ impl TerminalTable {
         lines
     }
 
-    /// The widths of the columns; 0 for a column whose cells all go below their rows, so that the others get its room.
+    /// Returns the widths of the columns; 0 for a column that is moved below its rows, so that the others get its room.
     fn widths(&self, limit: Option<usize>) -> Vec<usize> {
         let widths = self.widths_without(&[], limit);
         let is_empty = |at: usize| {
@@ -139,7 +139,7 @@ impl TerminalTable {
         if hidden.is_empty() { widths } else { self.widths_without(&hidden, limit) }
     }
 
-    /// Returns the widths of the content; if that is too much, the widest column gives way first.
+    /// Returns the widths of the content; if that is too much, the widest column shrinks first.
     fn widths_without(&self, hidden: &[usize], limit: Option<usize>) -> Vec<usize> {
         let mut widths: Vec<usize> = self.titles.iter().map(|title| columns(title)).collect();
         for row in &self.rows {
@@ -154,7 +154,7 @@ impl TerminalTable {
         let gaps = GAP * widths.len().saturating_sub(1 + hidden.len());
         let mut excess = (widths.iter().sum::<usize>() + gaps).saturating_sub(limit);
         while excess > 0 {
-            // Of equals the last gives way: the columns to the left are the ones people look for.
+            // Of equal columns the last shrinks: people look for the columns on the left.
             let flexible =
                 widths.iter_mut().zip(&self.fits).filter(|(_, fit)| **fit != TerminalColumnFit::Whole);
             let widest = flexible.map(|(width, _)| width).max_by_key(|width| **width);
@@ -165,7 +165,7 @@ impl TerminalTable {
         self.narrowed(widths, limit)
     }
 
-    /// When even the least widths are too many, the columns at the right are lost: what is left of them would say nothing.
+    /// Drops columns at the right if even the minimum widths are too much, because their remains would be meaningless.
     fn narrowed(&self, mut widths: Vec<usize>, limit: usize) -> Vec<usize> {
         let mut left = limit;
         for (width, fit) in widths.iter_mut().zip(&self.fits) {

@@ -2,7 +2,7 @@
 
 use std::io::IsTerminal;
 
-/// Colours and weights. `Paint` leaves the text alone when they are off.
+/// Colours and weights. `Paint` returns the text unchanged if they are off.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub(super) enum TerminalStyle {
     #[default]
@@ -39,7 +39,7 @@ impl Paint {
         Self { on: terminal && !set("NO_COLOR") && !dumb }
     }
 
-    /// The text must be clean already: this only adds our own escapes around it.
+    /// Adds our own escapes around a text, which must be clean already.
     pub(super) fn style(self, style: TerminalStyle, text: &str) -> String {
         let code = match style {
             TerminalStyle::Plain => return text.to_owned(),
@@ -60,12 +60,12 @@ pub(super) struct TerminalSize {
     pub(super) rows: usize,
 }
 
-/// The size to lay out for, or `None` when stdout is not a terminal: then nothing is cut.
+/// Returns the size to lay out for, or `None` if stdout is not a terminal: then nothing is cut.
 pub(super) fn stdout_size() -> Option<TerminalSize> {
     std::io::stdout().is_terminal().then(size)
 }
 
-/// The columns to wrap advice for: those of the terminal on stderr, or `COLUMNS` where somebody reads it through a pipe.
+/// Returns the width for advice: that of the terminal on stderr, or `COLUMNS` if stderr is a pipe to a reader.
 pub(super) fn stderr_columns() -> Option<usize> {
     if std::io::stderr().is_terminal() { Some(size().columns) } else { from_env("COLUMNS") }
 }

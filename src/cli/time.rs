@@ -1,4 +1,4 @@
-//! Durations as people type them, times as people read and type them: in the local zone, unless `--utc` is given.
+//! Durations as people type them, and times as people read and type them: in the local zone, unless `--utc` is given.
 
 use std::sync::OnceLock;
 use std::time::Duration;
@@ -9,20 +9,20 @@ use jiff::tz::TimeZone;
 
 use intercom_types::Time;
 
-/// Every time of one command is in the same zone, which is chosen before the first is shown.
+/// The zone of all times of one command, chosen before the first time is shown.
 static ZONE: OnceLock<TimeZone> = OnceLock::new();
 
-/// Chooses UTC, or the zone of the system: `TZ`, else what the machine is set to.
+/// Chooses UTC, or the zone of the system: `TZ`, or else the machine's setting.
 pub(super) fn choose_zone(utc: bool) {
     let zone = if utc { TimeZone::UTC } else { TimeZone::try_system().unwrap_or(TimeZone::UTC) };
-    ZONE.set(zone).ok(); // it is chosen once
+    ZONE.set(zone).ok(); // the first choice stays
 }
 
 fn zone() -> TimeZone {
     ZONE.get().cloned().unwrap_or(TimeZone::UTC)
 }
 
-/// `90`, `30s`, `5m`, `1h30m`, `2d`, `500ms`. A bare number is seconds.
+/// Parses `90`, `30s`, `5m`, `1h30m`, `2d`, `500ms`. A bare number is seconds.
 pub(super) fn parse_duration(text: &str) -> Result<Duration, String> {
     let wrong = || "expected seconds, or something like 30s, 5m or 1h30m".to_owned();
     if let Ok(seconds) = text.parse::<u64>() {
@@ -50,7 +50,7 @@ pub(super) fn parse_duration(text: &str) -> Result<Duration, String> {
     if text.is_empty() { Err(wrong()) } else { Ok(total) }
 }
 
-/// One unit is enough to judge by: `12s`, `3m`, `5h`, `2d`.
+/// Returns an age in one unit: `12s`, `3m`, `5h`, `2d`.
 pub(super) fn age(at: Option<Time>, now: Timestamp) -> String {
     let Some(at) = at else { return String::new() };
     match Time::from_millis(now.as_millisecond()).since(at).as_secs() {
@@ -61,32 +61,32 @@ pub(super) fn age(at: Option<Time>, now: Timestamp) -> String {
     }
 }
 
-/// `2026-03-04 15:02:11`: for lists, where each line has one.
+/// Returns `2026-03-04 15:02:11`, for lists with a time on each line.
 pub(super) fn date_time(at: &str) -> String {
     format(at, "%Y-%m-%d %H:%M:%S", &zone())
 }
 
-/// `2026-03-04 15:02:11 CET`: for a time that stands alone, or that is read elsewhere.
+/// Returns `2026-03-04 15:02:11 CET`, for a time that stands alone, or that is read elsewhere.
 pub(super) fn date_time_zone(at: &str) -> String {
     format(at, "%Y-%m-%d %H:%M:%S %Z", &zone())
 }
 
-/// The same of a time in a sentence about an event.
+/// Returns the same for a time in a sentence about an event.
 pub(super) fn show_time(at: Time) -> String {
     date_time_zone(&at.to_string())
 }
 
-/// `15:02:11`.
+/// Returns `15:02:11`.
 pub(super) fn clock(at: &str) -> String {
     format(at, "%H:%M:%S", &zone())
 }
 
-/// `15:02:11 CET`.
+/// Returns `15:02:11 CET`.
 pub(super) fn clock_zone(at: Timestamp) -> String {
     at.to_zoned(zone()).strftime("%H:%M:%S %Z").to_string()
 }
 
-/// A sentence of the daemon with its times in the chosen zone: the daemon does not know who reads it, and writes UTC.
+/// Converts the times in a daemon's sentence to the chosen zone: the daemon does not know its reader, and writes UTC.
 pub(super) fn local_times(text: &str) -> String {
     let mut words = text.split(' ').map(|word| {
         let time = word.trim_end_matches(['.', ',', ';', ':', ')']);
@@ -107,7 +107,8 @@ fn format(at: &str, how: &str, zone: &TimeZone) -> String {
     }
 }
 
-/// Reads a time as it is shown: `2026-03-04`, `2026-03-04 15:02`, `2026-03-04 15:02:11`, with the zone's name or without.
+/// Parses a time as it is shown: `2026-03-04`, `2026-03-04 15:02`, `2026-03-04 15:02:11`, with or without the zone's
+/// name.
 pub(super) fn parse_shown(text: &str) -> Option<Timestamp> {
     read_shown(text, &zone())
 }
@@ -117,7 +118,7 @@ fn read_shown(text: &str, zone: &TimeZone) -> Option<Timestamp> {
     let civil = match trimmed.rsplit_once(' ') {
         Some((time, name)) if !name.contains(':') => {
             let at = read_shown(time, zone)?;
-            // Only the zone that we would show; anything else would be read wrongly.
+            // Only the zone that we would show: any other one would be converted wrongly.
             let ours = at.to_zoned(zone.clone()).strftime("%Z").to_string();
             return (name == ours).then_some(at);
         }

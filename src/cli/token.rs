@@ -1,4 +1,4 @@
-//! `intercom token`: who may come in over the network.
+//! `intercom token`: tokens for the API on the network.
 
 use serde::Deserialize;
 use serde_json::json;
@@ -21,24 +21,24 @@ pub(super) struct TokenArgs {
 
 #[derive(Debug, clap::Subcommand)]
 enum TokenCommand {
-    /// Make one; its secret is shown this once
+    /// Create a token; its secret is shown only once
     Create {
-        /// Whose it is
+        /// The name of its owner
         #[arg(long)]
         name: String,
-        /// What it may do: viewer, operator, approver or admin
+        /// The role: viewer, operator, approver or admin
         #[arg(long, value_parser = ["viewer", "operator", "approver", "admin"])]
         role: String,
-        /// How long it is valid, such as 30d or 12h; for ever if not given
+        /// The lifetime, such as 30d or 12h; without it, the token does not expire
         #[arg(long)]
         ttl: Option<String>,
     },
-    /// List them, with when and from where they were last used
+    /// List the tokens, with the time and the address of their last use
     #[command(alias = "ls")]
     List,
-    /// Revoke one, at once: who came in with it is shown out
+    /// Revoke a token; its connections end at once
     Revoke {
-        /// Its id, the beginning of one, or the name that it was made for, if that has one token only
+        /// The token's id, a prefix of it, or its owner's name, if the owner has only one token
         #[arg(value_name = "TOKEN", value_parser = non_empty_id())]
         id: String,
     },

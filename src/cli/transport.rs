@@ -17,17 +17,17 @@ pub(super) enum Transport {
     Remote(Arc<RemoteDaemon>),
 }
 
-/// A daemon that is reached by a URL.
+/// The address of a daemon that is reached by a URL.
 #[derive(Debug)]
 pub(super) struct RemoteDaemon {
     url: RemoteUrl,
-    /// The file with the certificates to trust; the system's own if there is none.
+    /// The file with the trusted certificates; without one, the system's.
     ca_file: Option<PathBuf>,
     token: Option<String>,
 }
 
 impl RemoteDaemon {
-    /// Where its console is.
+    /// Returns the address of its console.
     pub(super) fn console(&self) -> String {
         let scheme = if self.url.tls { "https" } else { "http" };
         format!("{scheme}://{}/", self.url.authority())
@@ -48,7 +48,7 @@ pub(super) struct RemoteDaemonSettings {
 }
 
 impl Transport {
-    /// By the URL if there is one, else by the socket.
+    /// Chooses the URL if there is one, or else the socket.
     pub(super) fn choose(socket: &Path, settings: RemoteDaemonSettings) -> Result<Self, CliFailure> {
         let RemoteDaemonSettings { url, token, token_file, ca_file } = settings;
         let Some(text) = url else { return Ok(Self::Unix(socket.to_owned())) };
@@ -101,7 +101,7 @@ impl Transport {
     }
 }
 
-/// Checks whether anybody listens on this socket. An error of another kind is left to those who connect.
+/// Returns true if a process listens on this socket. Errors of other kinds are left to the connection itself.
 pub(super) async fn is_listening(socket: &Path) -> bool {
     match socket::connect(socket).await {
         Ok(_) => true,
@@ -123,7 +123,7 @@ fn no_socket(path: &Path, error: &io::Error) -> anyhow::Error {
                 .hint(format!("looked for its socket at {socket}; `intercom run` starts one, too"))
                 .into()
         }
-        io::ErrorKind::PermissionDenied => CliFailure::failed("you may not talk to this daemon")
+        io::ErrorKind::PermissionDenied => CliFailure::failed("you have no access to this daemon")
             .hint(format!("its socket {socket} belongs to another user"))
             .into(),
         _ => CliFailure::failed(format!("could not reach the daemon at {socket}: {error}")).into(),

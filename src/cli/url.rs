@@ -2,7 +2,7 @@
 
 use std::fmt::Write as _;
 
-/// `/api/v1` and the segments, then the query.
+/// Returns `/api/v1` and the segments, then the query.
 pub(super) fn url(segments: &[&str], query: &[(&str, &str)]) -> String {
     let mut url = "/api/v1".to_owned();
     for segment in segments {
@@ -13,7 +13,7 @@ pub(super) fn url(segments: &[&str], query: &[(&str, &str)]) -> String {
     url
 }
 
-/// `?` and the pairs, if there are any.
+/// Appends `?` and the pairs, if there are any.
 pub(super) fn query(pairs: &[(&str, &str)], url: &mut String) {
     for (index, (key, value)) in pairs.iter().enumerate() {
         url.push(if index == 0 { '?' } else { '&' });
@@ -23,7 +23,7 @@ pub(super) fn query(pairs: &[(&str, &str)], url: &mut String) {
     }
 }
 
-/// Everything but the unreserved characters of RFC 3986, so that no text can leave its segment or its value.
+/// Encodes everything but the unreserved characters of RFC 3986, so that no text can leave its segment or its value.
 fn encode(text: &str, url: &mut String) {
     for byte in text.bytes() {
         match byte {

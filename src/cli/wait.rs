@@ -16,16 +16,16 @@ use super::{CliContext, client::DaemonClient, ctrl_c, lost_daemon, output};
 use intercom_types::text::clean;
 use intercom_types::{Event, EventKind, Phase, ReceivedEvent, Session};
 
-/// Wait until a session is idle, waits for somebody, or has ended
+/// Wait until a session is idle, has a pending request, or has ended
 #[derive(Debug, clap::Args)]
 #[command(after_help = "\
-An agent that has just been started has two seconds to begin by itself before it counts as idle; one that has ended a turn \
+A new agent has two seconds to begin by itself before it counts as idle; an agent that has ended a turn \
 is idle at once.
 
-A daemon that goes away is waited for, 5 minutes at most, and the wait goes on where it was; so do `logs -f` and `watch`.
+If the daemon goes away, the command waits for it, 5 minutes at most, and continues from its position; so do `logs -f` and `watch`.
 
-Exit code 1 means that the time was up, that a turn failed, or that the session cannot get there by itself any more: it has ended or is \
-parked, or `waiting` was waited for and the turn has ended without a request.
+Exit code 1 means that the time is up, that a turn failed, or that the session cannot reach the state by itself: it has ended or is \
+parked, or the state is `waiting` and the turn has ended without a request.
 
 Examples:
   intercom wait shop --for idle
@@ -35,10 +35,10 @@ pub(super) struct WaitForArgs {
     /// A session
     #[arg(value_name = "SES", value_parser = super::non_empty_id())]
     session: String,
-    /// What to wait for
+    /// The state to wait for
     #[arg(long = "for", value_name = "PHASE")]
     goal: WaitGoal,
-    /// How long at most: seconds, or `30s`, `5m`, `1h30m`
+    /// The longest wait: seconds, or `30s`, `5m`, `1h30m`
     #[arg(long, value_name = "TIME", value_parser = parse_duration)]
     timeout: Option<Duration>,
 }
@@ -47,13 +47,13 @@ pub(super) struct WaitForArgs {
 enum WaitGoal {
     /// The agent has nothing to do
     Idle,
-    /// A clearance or a question waits for somebody
+    /// A clearance or a question is pending
     Waiting,
-    /// The agent is gone
+    /// The agent has ended
     Ended,
 }
 
-/// The time that an agent may take from its start to its first word.
+/// The time between the start of an agent and its first output.
 const BEGIN_TIMEOUT: Duration = Duration::from_secs(2);
 
 #[derive(Debug, PartialEq, Eq)]
@@ -77,14 +77,15 @@ pub(super) async fn run(args: WaitForArgs, cx: &CliContext) -> anyhow::Result<()
     cx.print_answer(&answer, || Ok(clean(&answer.parse::<Session>()?.phase)))
 }
 
-/// Says that an agent acts without asking, and what to do.
+/// Warns if an agent acts without asking, with advice.
 pub(super) fn warn_if_unenforced(session: &Session) {
     if let Some(why) = &session.unenforced {
         output::advise(&format!("warning: {} is unenforced: {}", clean(&session.label()), clean(why)));
     }
 }
 
-/// The session's state is read after the place in the log, so that no change can fall between them.
+/// Waits for the goal. The session's state is read after the position in the log, so that no change can fall between
+/// them.
 async fn wait(typed: &str, goal: WaitGoal, cx: &CliContext) -> anyhow::Result<DaemonAnswer> {
     let client = &cx.client;
     let after = last_seq(client).await?;
@@ -94,7 +95,8 @@ async fn wait(typed: &str, goal: WaitGoal, cx: &CliContext) -> anyhow::Result<Da
     if let Some(reached) = evaluate_goal(goal, None, begins_until.is_some(), answer, cx)? {
         return Ok(reached);
     }
-    // One stream for the whole wait: it outlasts the daemon's restarts, and a new one would not open without a daemon.
+    // One stream for the whole wait: it survives restarts of the daemon, and a new one could not be opened without a
+    // daemon.
     let mut stream = DaemonEventStream::open(client, Some(&session.id), after).await?;
     let path = url(&["sessions", &session.id], &[]);
     loop {
@@ -105,14 +107,14 @@ async fn wait(typed: &str, goal: WaitGoal, cx: &CliContext) -> anyhow::Result<Da
                 stream.report(&item);
                 None
             }
-            None => None, // the agent has had its time to begin
+            None => None, // the time to begin is over
         };
         answer = match client.get(&path).await {
             Ok(answer) => answer,
             Err(error) if error.is::<DaemonRefusal>() => return Err(error),
             Err(_) => {
                 begins_until = None;
-                continue; // the daemon is away: the stream says when it is back
+                continue; // the daemon is away; the stream reports its return
             }
         };
         begins_until = self::begins_until(&answer.parse()?, goal);
@@ -122,7 +124,7 @@ async fn wait(typed: &str, goal: WaitGoal, cx: &CliContext) -> anyhow::Result<Da
     }
 }
 
-/// The next item; `None` once the time to begin is over.
+/// Returns the next item; `None` once the time to begin is over.
 async fn next(
     stream: &mut DaemonEventStream,
     until: Option<Instant>,
@@ -133,12 +135,12 @@ async fn next(
     }
 }
 
-/// The moment from which on the agent counts as idle. `None` for one that has begun, and for a wait that is for its end.
+/// Returns the moment from which on the agent counts as idle; `None` if it has begun, or if the wait is for its end.
 fn begins_until(session: &Session, goal: WaitGoal) -> Option<Instant> {
     time_left_to_begin(session).filter(|_| goal != WaitGoal::Ended).map(|left| Instant::now() + left)
 }
 
-/// Returns the time that an agent has left to begin by itself. One that works or waits has begun.
+/// Returns the time that an agent has left to begin by itself. A working or waiting agent has begun.
 fn time_left_to_begin(session: &Session) -> Option<Duration> {
     let started = Timestamp::from_millisecond(session.started_at?.millis()).ok()?;
     let age = Duration::try_from(Timestamp::now().duration_since(started)).ok()?;
@@ -156,7 +158,7 @@ fn evaluate_goal(
     let event = event.map(|received| &received.event);
     let session: Session = answer.parse()?;
     let verdict = goal_verdict(goal, &session, event.and_then(Event::kind), young);
-    // Those who wait for the end have it, however its last turn went.
+    // A wait for the end succeeds, however the last turn ended.
     let is_over = goal == WaitGoal::Ended && verdict == WaitVerdict::Reached;
     if let Some(reason) = failure(&session, event).filter(|_| !is_over) {
         return Err(CliFailure::of_agent(&session, &reason, cx).into());
@@ -168,10 +170,10 @@ fn evaluate_goal(
     }
 }
 
-/// Why the session does not get there by itself, and what to do.
+/// Returns the reason why the session cannot reach the goal by itself, with advice.
 fn out_of_reach(session: &Session, cx: &CliContext) -> CliFailure {
     let name = session.label();
-    // One that has failed would fail again: its failure says what to do first.
+    // A failed session would fail again, so the remedy of its failure comes first.
     if let Some(failed) = session.failed.as_ref().filter(|_| session.phase == Phase::Ended) {
         return CliFailure::of_agent(session, &failed.reason, cx);
     }
@@ -183,21 +185,22 @@ fn out_of_reach(session: &Session, cx: &CliContext) -> CliFailure {
             .hint(format!("`intercom resume {name}` starts it again")),
         "parked" => CliFailure::failed(format!("{name} is parked{why}"))
             .hint(format!("`intercom resume {name}` starts it again, `intercom stop {name}` ends it")),
-        "idle" if session.queue > 0 => {
-            CliFailure::failed(format!("{name} asks for nothing, and its queue waits{why}")).hint(format!(
-                "once that is mended, restart the agent: `intercom stop {name} && intercom resume {name}`"
-            ))
-        }
+        "idle" if session.queue > 0 => CliFailure::failed(format!(
+            "{name} has no pending request, and its queue waits{why}"
+        ))
+        .hint(format!(
+            "once that is fixed, restart the agent: `intercom stop {name} && intercom resume {name}`"
+        )),
         "created" => CliFailure::failed(format!("{name} has no agent yet")).hint(send),
-        _ => CliFailure::failed(format!("{name} has ended its turn and asks for nothing")).hint(send),
+        _ => CliFailure::failed(format!("{name} has ended its turn without a request")).hint(send),
     }
 }
 
-/// The reason of a failed turn: the one that has just ended, or the last one of an agent that does nothing since.
+/// Returns the reason of a failed turn: the turn that has just ended, or the last one of an idle agent.
 pub(super) fn failure(session: &Session, event: Option<&Event>) -> Option<String> {
     let idle = session.failed.as_ref().filter(|_| session.phase == Phase::Idle);
     let ended = event.and_then(|event| match event {
-        // A cancelled turn may be answered with an error, and has not failed.
+        // An agent may answer a cancelled turn with an error; that is not a failure.
         Event::TurnEnded(ended) if ended.failed && ended.stop_reason != "cancelled" => {
             Some(ended.stop_reason.clone())
         }
@@ -206,8 +209,8 @@ pub(super) fn failure(session: &Session, event: Option<&Event>) -> Option<String
     idle.map(|failed| failed.reason.clone()).or(ended)
 }
 
-/// An end that was logged counts for those who wait for it, even if the session was resumed right away. An idle agent with
-/// nothing in its queue asks for nothing by itself.
+/// Compares the session with the goal. A logged end counts for those who wait for it, even if the session was resumed
+/// right away. An idle agent with an empty queue will not send a request by itself.
 fn goal_verdict(goal: WaitGoal, session: &Session, kind: Option<EventKind>, young: bool) -> WaitVerdict {
     match (goal, session.phase.as_str()) {
         (WaitGoal::Idle | WaitGoal::Waiting, "idle") if young && kind != Some(EventKind::TurnEnded) => {
@@ -225,14 +228,15 @@ fn goal_verdict(goal: WaitGoal, session: &Session, kind: Option<EventKind>, youn
     }
 }
 
-/// Tells whether prompts in the queue of an idle agent wait for a person: for a log-in, or for more to spend. Prompts for an ACP
-/// agent leave at once otherwise, those for others may leave with the next heartbeat.
+/// Returns true if the prompts in the queue of an idle agent wait for a person: for a log-in, or for a higher spending
+/// cap. Otherwise prompts for an ACP agent are sent at once, and those for others with the next heartbeat at the
+/// latest.
 fn holds_prompts(session: &Session) -> bool {
     let is_capped = session.spent.as_ref().is_some_and(|spent| spent.capped.is_some());
     is_capped || session.is_acp()
 }
 
-/// Tells whether the session is worth a look. Most events need none.
+/// Returns true if the event may change the phase; most do not.
 fn changes_phase(event: &Event) -> bool {
     !matches!(
         event,
@@ -245,7 +249,7 @@ fn changes_phase(event: &Event) -> bool {
     )
 }
 
-/// Where the log ends now. A daemon that does not say so makes us read from the beginning.
+/// Returns the end of the log. An older daemon does not report it; then the log is read from the beginning.
 pub(super) async fn last_seq(client: &DaemonClient) -> anyhow::Result<u64> {
     #[derive(Deserialize)]
     struct Health {
@@ -262,9 +266,11 @@ async fn timeout_error(typed: &str, limit: Duration, cx: &CliContext) -> anyhow:
             CliFailure::failed(format!("{} is still {}{after}", session.label(), session.phase)).into()
         }
         Err(error) if error.is::<DaemonRefusal>() => error,
-        Err(_) => CliFailure::failed(format!("{typed} is not there yet{after}, and the daemon is away"))
-            .hint(lost_daemon::restart_hint(&cx.client))
-            .into(),
+        Err(_) => {
+            CliFailure::failed(format!("{typed} has not reached the state{after}, and the daemon is away"))
+                .hint(lost_daemon::restart_hint(&cx.client))
+                .into()
+        }
     }
 }
 

@@ -22,16 +22,16 @@ use intercom_types::{Clearance, Question, ReceivedEvent, Session};
 /// Watch what all agents do, live
 #[derive(Debug, clap::Args)]
 #[command(after_help = "\
-On a terminal this is an overview that renews itself until Ctrl-C; otherwise, and with --json, one line per event.")]
+On a terminal this is an overview that refreshes until Ctrl-C; otherwise, and with --json, one line per event.")]
 pub(super) struct WatchArgs {
     /// Only this session
     #[arg(value_name = "SES", value_parser = super::non_empty_id())]
     session: Option<String>,
 }
 
-/// At most so often is the state asked for again while events pour in.
+/// The minimum interval between two reads of the state while many events arrive.
 const REFRESH: Duration = Duration::from_millis(250);
-/// So often are the ages renewed when nothing happens.
+/// The interval at which ages are refreshed without events.
 const TICK: Duration = Duration::from_secs(1);
 
 pub(super) async fn run(args: WatchArgs, cx: &CliContext) -> anyhow::Result<()> {
@@ -42,11 +42,11 @@ pub(super) async fn run(args: WatchArgs, cx: &CliContext) -> anyhow::Result<()> 
     let end = last_seq(&cx.client).await?;
     if cx.json || stdout_size().is_none() {
         ctrl_c::end_on_ctrl_c();
-        // The stream is opened last: from then on, a daemon that goes away is waited for.
+        // The stream is opened last: from then on, the command waits for a daemon that goes away.
         let names = if cx.json { SessionNames::default() } else { SessionNames::all(cx).await? };
         return lines(DaemonEventStream::open(&cx.client, only.as_deref(), end).await?, names, cx).await;
     }
-    // The overview begins with what happened last, if it is still there.
+    // The overview begins with the latest events that are still in the log.
     let before = end.saturating_sub(LATEST as u64);
     let stream = match DaemonEventStream::open(&cx.client, only.as_deref(), before).await {
         Err(error) if error.downcast_ref::<DaemonRefusal>().is_some_and(|refusal| refusal.status == 410) => {
@@ -104,11 +104,11 @@ async fn live(mut stream: DaemonEventStream, only: Option<&str>, cx: &CliContext
                     DaemonStreamItem::Back => view.away = false,
                 }
                 stale = true;
-                continue; // drawn with the next refresh: a flood of events is not a flood of frames
+                continue; // drawn with the next refresh: many events must not cause many frames
             }
             () = sleep_until(refreshed + REFRESH), if stale => {
                 if !view.away {
-                    refresh(&mut view, only, cx).await.ok(); // the stream notices when the daemon is away
+                    refresh(&mut view, only, cx).await.ok(); // the stream notices an absent daemon
                 }
                 (refreshed, stale) = (Instant::now(), false);
             }
@@ -144,7 +144,7 @@ async fn refresh(view: &mut Overview, only: Option<&str>, cx: &CliContext) -> an
     Ok(())
 }
 
-/// The terminal's second screen, without cursor and without wrapped lines; the first one comes back at the end.
+/// The terminal's second screen, without cursor and without wrapped lines; the first one is restored at the end.
 #[derive(Debug)]
 struct AlternateScreen;
 
@@ -157,6 +157,6 @@ impl AlternateScreen {
 
 impl Drop for AlternateScreen {
     fn drop(&mut self) {
-        output::draw("\x1b[?7h\x1b[?25h\x1b[?1049l").ok(); // the terminal may have gone
+        output::draw("\x1b[?7h\x1b[?25h\x1b[?1049l").ok(); // the terminal may be closed
     }
 }

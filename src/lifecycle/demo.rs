@@ -1,4 +1,4 @@
-//! `serve --demo`: starts the demo agent and tells a newcomer, as it goes, what to type next.
+//! `serve --demo`: starts the demo agent and prints the next commands for a newcomer.
 
 use std::collections::HashSet;
 use std::path::{Path, PathBuf};
@@ -13,7 +13,7 @@ use intercom_types::action::line;
 use intercom_types::text::shell_word;
 use intercom_types::{Event, LoggedEvent, SessionId};
 
-/// Starts the demo, or finds the one that an earlier daemon left running, and a task that guides through it.
+/// Starts the demo, or finds one that an earlier daemon left running, and starts the task that guides through it.
 pub(super) async fn start(
     supervisor: &Supervisor,
     bell: &Bell,
@@ -29,25 +29,25 @@ pub(super) async fn start(
     say(&format!(
         "intercom is running, and a demo agent works in session {id}.\nIn a second terminal:\n\n  \
          {intercom} ls\n  {intercom} logs -f {id}\n  {intercom} questions\n  {intercom} clearances\n\n\
-         What it asks appears here, with the line that answers it.\nCtrl-C stops everything.\n",
+         Its requests appear here, with the commands that answer them.\nCtrl-C stops everything.\n",
         intercom = guide.intercom,
     ));
-    let (store, mut ear) = (supervisor.store().clone(), bell.listen());
+    let (store, mut listener) = (supervisor.store().clone(), bell.listen());
     Ok(AbortOnDropHandle::new(tokio::spawn(async move {
         let mut after = 0;
         loop {
-            ear.newest();
+            listener.newest();
             let mut fresh = Vec::new();
             while let Ok(Ok(events)) = store.events(Some(after), Some(id), 100).await {
                 let Some(last) = events.last() else { break };
                 after = last.seq;
                 fresh.extend(events);
             }
-            // What was answered before we came to it needs no answer.
+            // A request that was answered before the guide read it needs no advice.
             let settled: HashSet<String> = fresh.iter().filter_map(settles).collect();
             let open = |event: &&LoggedEvent| asks(event).is_none_or(|id| !settled.contains(&id));
-            fresh.iter().filter(open).filter_map(|event| guide.word(event)).for_each(|word| say(&word));
-            if !ear.wait_for_ring().await {
+            fresh.iter().filter(open).filter_map(|event| guide.advice(event)).for_each(|advice| say(&advice));
+            if !listener.wait_for_ring().await {
                 return;
             }
         }
@@ -65,7 +65,7 @@ async fn begin(supervisor: &Supervisor) -> anyhow::Result<SessionId> {
     Ok(supervisor.start(request).await?)
 }
 
-/// The id of the question or clearance that an event opens.
+/// Returns the id of the question or clearance that an event opens.
 fn asks(logged: &LoggedEvent) -> Option<String> {
     match logged.event() {
         Event::QuestionAsked(asked) => Some(asked.question.to_string()),
@@ -74,7 +74,7 @@ fn asks(logged: &LoggedEvent) -> Option<String> {
     }
 }
 
-/// The id of the question or clearance that an event settles.
+/// Returns the id of the question or clearance that an event settles.
 fn settles(logged: &LoggedEvent) -> Option<String> {
     match logged.event() {
         Event::QuestionAnswered(answered) => Some(answered.question.to_string()),
@@ -90,8 +90,8 @@ struct DemoGuide {
 }
 
 impl DemoGuide {
-    /// Tells a newcomer about an event, if there is something to know or to do.
-    fn word(&self, logged: &LoggedEvent) -> Option<String> {
+    /// Returns the advice for a newcomer about an event, if there is any.
+    fn advice(&self, logged: &LoggedEvent) -> Option<String> {
         let intercom = &self.intercom;
         Some(match logged.event() {
             Event::QuestionAsked(asked) => format!(
@@ -116,12 +116,12 @@ impl DemoGuide {
     }
 }
 
-/// stderr: stdout is for data, and the daemon has none.
+/// Prints on stderr, because stdout is for data and the daemon has none.
 fn say(text: &str) {
     super::say(text);
 }
 
-/// Returns the command for this very program in a second terminal that has our environment's defaults only.
+/// Returns the command for this program in a second terminal, which has only the default environment.
 fn intercom_command(socket: &Path) -> String {
     let exe = std::env::current_exe().unwrap_or_else(|_| PathBuf::from("intercom"));
     let on_path = std::env::var_os("PATH").is_some_and(|path| {
@@ -138,7 +138,7 @@ fn intercom_command(socket: &Path) -> String {
     let flags = intercom_daemon::config::PathFlags { config: None, state_dir: None, socket: None };
     let usual =
         intercom_daemon::config::DaemonPaths::from_process(flags).is_ok_and(|paths| paths.socket == socket);
-    // A flag of this process is unknown to the next one; a variable is as unknown in another terminal.
+    // Neither a flag of this process nor its variables exist in another terminal.
     let explicit = !usual
         || ["INTERCOM_SOCKET", "INTERCOM_STATE_DIR"].iter().any(|name| std::env::var_os(name).is_some());
     if explicit { format!("{name} --socket {}", word(socket)) } else { name }

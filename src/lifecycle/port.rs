@@ -1,4 +1,4 @@
-//! The API's port, if it has one.
+//! The port of the API.
 
 use std::io;
 use std::net::SocketAddr;
@@ -11,10 +11,10 @@ use intercom_bridges::api::{ApiBridge, serve};
 use intercom_daemon::config::{self, DEFAULT_LISTEN};
 use intercom_host as host;
 
-/// So many ports behind a taken one are tried before any free one is taken.
+/// The number of ports after a taken one that are tried before any free one is used.
 const NEXT_PORTS: u16 = 20;
 
-/// The reaction to a port that somebody else listens on.
+/// The reaction to a port that another process listens on.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum OccupiedPortPolicy {
     Fail,
@@ -24,7 +24,7 @@ pub(crate) enum OccupiedPortPolicy {
 
 /// The result of opening the port.
 pub(super) enum PortOpening {
-    /// The configuration wants none.
+    /// The configuration has no port.
     Off,
     Port(BoundPort),
     Taken(OccupiedPort),
@@ -76,7 +76,7 @@ impl OccupiedPort {
     }
 }
 
-/// Listens as configured, or does what is wanted if somebody else listens there.
+/// Listens as configured, or reacts to a taken port as requested.
 pub(super) async fn open(
     settings: &config::ApiConfig,
     taken: OccupiedPortPolicy,
@@ -94,7 +94,7 @@ pub(super) async fn open(
         }
         if !api.has_tokens() {
             bail!(
-                "[api] listen = \"{address}\" can be reached from outside, and there is no token yet: listen on \
+                "[api] listen = \"{address}\" can be reached from outside, but there is no token yet: listen on \
                  {DEFAULT_LISTEN} and make one with `intercom token create` first"
             );
         }
@@ -120,7 +120,7 @@ pub(super) async fn open(
     }
 }
 
-/// The first free port behind this one; any, if there are too many taken ones.
+/// Returns the first free port after this one, or any free one if too many are taken.
 async fn next_free(address: SocketAddr) -> io::Result<TcpListener> {
     let near = (1..=NEXT_PORTS).filter_map(|step| address.port().checked_add(step));
     for port in near {

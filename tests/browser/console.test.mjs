@@ -1446,7 +1446,7 @@ test("each role is offered what it may do, and nothing else", async () => {
     await until("it", async () => (await own.json("clearances")).items.some((each) => each.session === deploy));
     const ana = await withRole(own, "approver");
     await go(ana.page, `#/s/${deploy}`, ".card .actions");
-    await waitText(ana.page, ".card .actions", "You cannot approve this: this one is for bea to approve");
+    await waitText(ana.page, ".card .actions", "You cannot approve this: only bea may approve this");
     assert.deepEqual(await ana.page.$$eval(".card .actions button", (all) => all.map((each) => each.textContent)), [
       "Deny",
       "Deny with reason…",

@@ -2,12 +2,12 @@
 
 use std::time::{Duration, Instant};
 
+use intercom_testkit::client::{PATIENCE, Place};
+use intercom_testkit::harness::{Daemon, QUICK, home, is_alive, of_kind, processes_in, profile, wait_turns};
+use intercom_testkit::seats::{Seat, Way, fixture};
 use nix::sys::signal::{Signal, kill};
 use nix::unistd::Pid;
 use serde_json::{Value, json};
-
-use crate::harness::{Daemon, PATIENCE, QUICK, home, is_alive, of_kind, processes_in, profile, wait_turns};
-use crate::seats::{Place, Seat, Way, fixture};
 
 /// A grace time of so many seconds, and agents of both protocols.
 fn config(seats: &str) -> String {

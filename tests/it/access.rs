@@ -4,29 +4,16 @@ use std::io::{Read, Write};
 use std::net::TcpStream;
 use std::time::{Duration, Instant};
 
+use intercom_testkit::client::{Events, Place, exchange};
+use intercom_testkit::harness::{self, Daemon, PORT, SERVE, command, home, profile, refused, run};
 use nix::sys::signal::Signal;
 use serde_json::{Value, json};
-
-use crate::harness::{Daemon, SERVE, command, home, http_over, profile, refused, run};
-
-const PORT: &str = "[api]\nlisten = \"127.0.0.1:0\"\n";
 
 /// A daemon with a port, and where it is.
 pub(crate) fn with_port(config: &str) -> (Daemon, String) {
     let daemon = Daemon::with_config(&format!("{config}\n{PORT}"));
-    let address = address(&daemon);
+    let address = daemon.address();
     (daemon, address)
-}
-
-pub(crate) fn address(daemon: &Daemon) -> String {
-    let file = daemon.dir.path().join("state/daemon.json");
-    // It answers a moment before it says where.
-    let start = Instant::now();
-    while !file.exists() && start.elapsed() < Duration::from_secs(10) {
-        std::thread::yield_now();
-    }
-    let about: Value = serde_json::from_str(&std::fs::read_to_string(file).unwrap()).unwrap();
-    about["url"].as_str().unwrap().trim_start_matches("http://").to_owned()
 }
 
 pub(crate) fn token(daemon: &Daemon, name: &str, role: &str) -> String {
@@ -41,15 +28,21 @@ pub(crate) fn call(
     path: &str,
     body: Option<&Value>,
 ) -> (u16, Value) {
+    let place = Place::Port { address: address.to_owned(), token: token.map(str::to_owned) };
     let body = body.map(ToString::to_string).unwrap_or_default();
-    let token = token.map(|token| format!("authorization: Bearer {token}\r\n")).unwrap_or_default();
-    let head = format!(
-        "{method} {path} HTTP/1.1\r\nhost: {address}\r\nconnection: close\r\naccept: application/json\r\n{token}\
-         content-length: {}\r\n\r\n",
-        body.len()
-    );
-    let (status, text) = http_over(TcpStream::connect(address).unwrap(), &head, body.as_bytes());
-    (status, serde_json::from_str(&text).unwrap_or(Value::String(text)))
+    let answer = exchange(&place, method, path, &[("accept", "application/json")], &body);
+    (answer.status, serde_json::from_str(&answer.body).unwrap_or(Value::String(answer.body)))
+}
+
+fn watch(address: &str, token: &str) -> Events {
+    let place = Place::Port { address: address.to_owned(), token: Some(token.to_owned()) };
+    Events::open(&place, "/api/v1/events", &[("connection", "close")])
+}
+
+#[track_caller]
+fn until_hung_up(mut events: Events) {
+    events.waits(Some(Duration::from_secs(10))).unwrap();
+    events.connection.read_to_end(&mut Vec::new()).expect("the daemon hangs up");
 }
 
 /// Every endpoint, and the least role that may use it. What it answers to those who may is not looked at here.
@@ -211,40 +204,26 @@ fn a_token_lets_in_until_it_expires_or_is_revoked_and_is_kept_as_a_hash() {
     let list = daemon.cli(&["token", "list", "--json"]).ok().json();
     assert_eq!(list["items"].as_array().unwrap().len(), 2);
     assert_eq!(list["items"][1]["last_used_from"], "127.0.0.1");
-    let mut ends = TcpStream::connect(&address).unwrap();
-    let request = format!(
-        "GET /api/v1/events HTTP/1.1\r\nhost: {address}\r\nauthorization: Bearer {}\r\nconnection: close\r\n\r\n",
-        short.stdout.trim()
-    );
-    ends.write_all(request.as_bytes()).unwrap();
+    let ends = watch(&address, short.stdout.trim());
     let start = Instant::now();
     while health(short.stdout.trim()).0 == 200 {
         assert!(start.elapsed() < Duration::from_secs(10), "it must expire");
         std::thread::sleep(Duration::from_millis(20));
     }
     assert!(start.elapsed() >= Duration::from_millis(500));
-    ends.set_read_timeout(Some(Duration::from_secs(10))).unwrap();
-    ends.read_to_end(&mut Vec::new()).expect("its stream ends with it");
+    until_hung_up(ends); // its stream ends with it
 
     // A stream that is open when its token is revoked ends.
-    let mut stream = TcpStream::connect(&address).unwrap();
-    let request = format!(
-        "GET /api/v1/events HTTP/1.1\r\nhost: {address}\r\nauthorization: Bearer {ana}\r\nconnection: close\r\n\r\n"
-    );
-    stream.write_all(request.as_bytes()).unwrap();
-    let mut first = [0; 15];
-    stream.read_exact(&mut first).unwrap();
-    assert_eq!(&first, b"HTTP/1.1 200 OK");
+    let stream = watch(&address, &ana);
     let id = list["items"][1]["id"].as_str().unwrap();
     daemon.cli(&["token", "revoke", id]).ok();
     refused(health(&ana), 401, "unauthorized");
-    stream.set_read_timeout(Some(Duration::from_secs(10))).unwrap();
-    stream.read_to_end(&mut Vec::new()).expect("the daemon hangs up");
+    until_hung_up(stream);
     assert_eq!(daemon.cli(&["token", "revoke", id]).code, 1);
     // It stays revoked.
     let (dir, _) = daemon.end(Signal::SIGKILL);
     let daemon = Daemon::start_in(dir, &[], &[]);
-    refused(call(&self::address(&daemon), Some(&ana), "GET", "/api/v1/sessions", None), 401, "unauthorized");
+    refused(call(&daemon.address(), Some(&ana), "GET", "/api/v1/sessions", None), 401, "unauthorized");
 }
 
 #[test]
@@ -297,21 +276,15 @@ fn guessing_tokens_is_slowed_down_and_locks_nobody_out() {
 fn web_pages_from_elsewhere_huge_bodies_and_slow_clients_are_turned_away() {
     let (daemon, address) = with_port("[limits]\nmax_body_bytes = 1024\n");
     let ana = token(&daemon, "ana", "admin");
-    let send = |head: &str, body: &[u8]| {
-        let request = format!("{head}authorization: Bearer {ana}\r\nconnection: close\r\n\r\n");
-        let (status, text) = http_over(TcpStream::connect(&address).unwrap(), &request, body);
-        (status, serde_json::from_str(&text).unwrap_or(Value::Null))
+    let place = Place::Port { address: address.clone(), token: Some(ana.clone()) };
+    let send = |method: &str, headers: &[(&str, &str)], body: &str| {
+        let answer = exchange(&place, method, "/api/v1/sessions", headers, body);
+        (answer.status, answer.json())
     };
-    let get = "GET /api/v1/sessions HTTP/1.1\r\n";
-    refused(send(&format!("{get}host: evil.example\r\n"), b""), 403, "bad_host");
-    refused(
-        send(&format!("{get}host: {address}\r\norigin: http://evil.example\r\n"), b""),
-        403,
-        "bad_origin",
-    );
-    assert_eq!(send(&format!("{get}host: {address}\r\norigin: http://{address}\r\n"), b"").0, 200);
-    let post = format!("POST /api/v1/sessions HTTP/1.1\r\nhost: {address}\r\ncontent-length: 5000\r\n");
-    refused(send(&post, &[b' '; 5000]), 413, "too_large");
+    refused(send("GET", &[("host", "evil.example")], ""), 403, "bad_host");
+    refused(send("GET", &[("origin", "http://evil.example")], ""), 403, "bad_origin");
+    assert_eq!(send("GET", &[("origin", &format!("http://{address}"))], "").0, 200);
+    refused(send("POST", &[], &" ".repeat(5000)), 413, "too_large");
 
     // Connections that say nothing, or not all, do not keep others waiting.
     let mut idle: Vec<TcpStream> = (0..100).map(|_| TcpStream::connect(&address).unwrap()).collect();
@@ -332,7 +305,7 @@ fn every_verb_works_against_a_daemon_elsewhere() {
     let file = elsewhere.path().join("token");
     let cli = |token: &str, args: &[&str]| {
         std::fs::write(&file, token).unwrap();
-        let mut command = crate::harness::command(elsewhere.path());
+        let mut command = harness::command(elsewhere.path());
         run(command
             .args(args)
             .env("INTERCOM_URL", format!("http://{address}"))
@@ -356,7 +329,7 @@ fn every_verb_works_against_a_daemon_elsewhere() {
     assert!(cli(&approver, &["kill", &session]).stderr.contains("this needs the role admin"));
     let admin = token(&daemon, "root", "admin");
     let (copy, work) = (daemon.dir.path().join("copy.db"), daemon.workspace());
-    let fixture = crate::harness::fixture();
+    let fixture = harness::fixture();
     let question = cli(
         &admin,
         &[
@@ -413,7 +386,7 @@ fn a_configured_operator_bounds_the_role_of_every_token_in_that_name() {
     let key = [("idempotency-key", "k"), ("accept", "application/json")];
     let ben = json!({ "name": "ben", "role": "admin" }).to_string();
     let make = || {
-        let (_, text) = crate::harness::http(&daemon.socket(), "POST", "/api/v1/tokens", Some(&ben), &key);
+        let (_, text) = harness::http(&daemon.socket(), "POST", "/api/v1/tokens", Some(&ben), &key);
         serde_json::from_str::<Value>(&text).unwrap()["secret"].as_str().unwrap().to_owned()
     };
     let (first, second) = (make(), make());
@@ -443,7 +416,7 @@ fn with_tls_a_port_can_be_reached_from_outside_and_without_it_cannot() {
     let tls = format!("tls_cert = {cert:?}\ntls_key = {key:?}\n");
     let start = |config: &str| {
         std::fs::write(dir.path().join("config.toml"), format!("[api]\n{config}")).unwrap();
-        run(crate::harness::command(dir.path()).arg("serve"))
+        run(harness::command(dir.path()).arg("serve"))
     };
     let refused = start("listen = \"0.0.0.0:0\"\n");
     assert_eq!(refused.code, 1);
@@ -455,10 +428,10 @@ fn with_tls_a_port_can_be_reached_from_outside_and_without_it_cannot() {
         .unwrap();
     let daemon = Daemon::start_in(dir, &[], &[]);
     let secret = token(&daemon, "ana", "viewer");
-    let url = address(&daemon);
+    let url = daemon.address();
     let elsewhere = home("");
     let cli = |url: &str, ca: bool| {
-        let mut command = crate::harness::command(elsewhere.path());
+        let mut command = harness::command(elsewhere.path());
         command.args(["ls", "--url", url]).env("INTERCOM_TOKEN", &secret);
         if ca {
             command.env("INTERCOM_CA_FILE", &cert);
@@ -484,7 +457,7 @@ fn a_configured_port_that_is_taken_is_an_error() {
     let taken = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
     let port = taken.local_addr().unwrap();
     let dir = home(&format!("[api]\nlisten = \"{port}\"\n"));
-    let ran = run(crate::harness::command(dir.path()).arg("serve"));
+    let ran = run(harness::command(dir.path()).arg("serve"));
     assert_eq!(ran.code, 1);
     assert!(ran.stderr.contains(&format!("cannot listen on {port}")), "{}", ran.stderr);
 }
@@ -630,7 +603,7 @@ fn a_critical_clearance_can_need_two_people_or_the_machine_itself() {
     let daemon = Daemon::start_in(dir, &[], &[]);
     let shown = daemon.get(&format!("/api/v1/clearances/{clearance}")).1;
     assert_eq!((&shown["status"], &shown["approvals"]), (&json!("pending"), &json!(["ana"])));
-    let address = self::address(&daemon);
+    let address = daemon.address();
     let (status, done) = call(&address, Some(&ben), "POST", &path, Some(&json!({ "decision": "approve" })));
     assert_eq!((status, &done["status"], &done["delivery"]), (200, &json!("approved"), &json!("delivered")));
     assert_eq!(daemon.wait_status(&session, "answered")["status"], "approved");
@@ -775,15 +748,9 @@ fn secrets_are_hidden_from_viewers_and_the_card_says_so() {
     let (_, card) = call(&address, Some(&operator), "GET", &path, None);
     assert!(card["diff"].as_str().unwrap().contains(secret) && card["hidden"] == json!([]), "{card}");
     // Also in a stream.
-    let mut stream = TcpStream::connect(&address).unwrap();
-    let request =
-        format!("GET /api/v1/events HTTP/1.1\r\nhost: {address}\r\nauthorization: Bearer {viewer}\r\n\r\n");
-    stream.write_all(request.as_bytes()).unwrap();
-    stream.set_read_timeout(Some(Duration::from_secs(20))).unwrap();
-    let (mut text, mut chunk) = (String::new(), [0; 4096]);
+    let (mut events, mut text) = (watch(&address, &viewer), String::new());
     while !text.contains("the token is") {
-        let read = stream.read(&mut chunk).unwrap();
-        text += &String::from_utf8_lossy(&chunk[..read]);
+        text += events.block().unwrap().unwrap();
     }
     assert!(!text.contains(&secret[8..]), "{text}");
     daemon.end_session(&session, "kill");
@@ -811,7 +778,7 @@ fn the_environment_says_where_the_api_listens_and_who_is_let_in() {
     let token = "a secret of the environment";
     let env = [("INTERCOM_API_PORT", "0"), ("INTERCOM_API_BIND", "127.0.0.1"), ("INTERCOM_API_TOKEN", token)];
     let daemon = Daemon::start_in(home("[api]\nlisten = \"off\"\n"), &[], &env);
-    let address = address(&daemon);
+    let address = daemon.address();
     let (status, body) = call(&address, Some(token), "GET", "/api/v1/health", None);
     let you = json!({ "name": "environment", "role": "admin", "may_start": true });
     assert_eq!((status, &body["you"]), (200, &you), "{body}");
@@ -825,8 +792,8 @@ fn the_environment_says_where_the_api_listens_and_who_is_let_in() {
 #[test]
 fn a_wrong_environment_is_told_before_anything_starts() {
     for (name, value, said) in [
-        ("INTERCOM_API_PORT", "http", "INTERCOM_API_PORT: \"http\" is no port"),
-        ("INTERCOM_API_BIND", "here", "INTERCOM_API_BIND: \"here\" is no address"),
+        ("INTERCOM_API_PORT", "http", "INTERCOM_API_PORT: \"http\" is not a port"),
+        ("INTERCOM_API_BIND", "here", "INTERCOM_API_BIND: \"here\" is not an address"),
         ("INTERCOM_API_TOKEN", "short", "INTERCOM_API_TOKEN: at least 16 characters are needed"),
     ] {
         let dir = home("");

@@ -1,9 +1,8 @@
 //! Agents that speak the Agent Client Protocol, hosted like our own.
 
+use intercom_testkit::harness::{self, Daemon, QUICK, acp_fixture, home, of_kind, refused, wait_turns};
 use nix::sys::signal::Signal;
 use serde_json::{Value, json};
-
-use crate::harness::{Daemon, QUICK, acp_fixture, home, of_kind, refused, wait_turns};
 
 /// The words of every chunk of the agent's messages.
 fn words(events: &[Value]) -> Vec<String> {
@@ -261,7 +260,7 @@ fn who_never_gets_ready_is_ended() {
     let other = other.1["id"].as_str().unwrap().to_owned();
     daemon.wait_for_end(&other);
     let reason = daemon.show(&other)["exit"]["reason"].clone();
-    assert_eq!(reason, "it speaks version 2 of the protocol, not 1");
+    assert_eq!(reason, "it uses version 2 of the protocol, not 1");
 }
 
 #[test]
@@ -291,7 +290,7 @@ fn misbehaviour_is_kept_and_harms_nobody() {
     daemon.prompt(&session, &format!("ask:permission:{ALLOW}:run:make;withdraw;say:on"));
     wait_turns(&daemon, &session, 3);
     let closed = daemon.wait_kind(&session, "clearance.closed");
-    assert_eq!(closed["data"]["reason"], "the agent took it back");
+    assert_eq!(closed["data"]["reason"], "the agent withdrew it");
     daemon.prompt(&session, "say:bye;exit:3");
     daemon.wait_for_end(&session);
     assert_eq!(daemon.show(&session)["exit"]["code"], 3);
@@ -333,7 +332,7 @@ fn a_wrapped_agent_and_what_it_runs_die_with_a_kill() {
     daemon.prompt(&session, "exec:sleep 1000");
     let child: i64 = wait_words(&daemon, &session, "child ")["child ".len()..].trim().parse().unwrap();
     daemon.end_session(&session, "kill");
-    assert!(!crate::harness::alive(child));
+    assert!(!harness::alive(child));
 }
 
 /// Every variant of the schema, and some that nobody has invented yet, with fields that nobody knows.
@@ -562,7 +561,7 @@ fn what_an_agent_remembers_is_listed_and_gone_on_with() {
     let (_, lost) = daemon.ask_to_start(body);
     let lost = lost["id"].as_str().unwrap().to_owned();
     daemon.wait_for_end(&lost);
-    let wrong = json!({ "command": crate::harness::fixture(), "resume": "nope" });
+    let wrong = json!({ "command": harness::fixture(), "resume": "nope" });
     refused(daemon.ask_to_start(wrong), 400, "bad_request");
     let cannot = daemon.run_acp(&["caps:load"]);
     refused(daemon.post(&format!("/api/v1/sessions/{cannot}/list"), &json!({})), 422, "nothing_to_list");

@@ -2,10 +2,11 @@
 
 use std::path::Path;
 
+use intercom_testkit::harness::{Daemon, QUICK, acp_fixture, alive, home, of_kind, processes_in};
 use nix::sys::signal::Signal;
 use serde_json::{Value, json};
 
-use crate::harness::{Daemon, INTERCOM, QUICK, acp_fixture, alive, home, of_kind, processes_in};
+use crate::INTERCOM;
 
 /// An agent to which both are offered.
 fn served() -> String {

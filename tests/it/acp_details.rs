@@ -1,9 +1,8 @@
 //! Details of the ACP server that clients have stumbled over.
 
+use intercom_testkit::harness::Daemon;
+use intercom_testkit::seats::{Seat, WAYS, Way, fixture};
 use serde_json::{Value, json};
-
-use crate::harness::Daemon;
-use crate::seats::{Seat, WAYS, Way, fixture};
 
 fn daemon(switches: &[&str]) -> Daemon {
     Daemon::quick(&format!("{}[seats]\nagent = 'fixture'\n", fixture(switches)))

@@ -1,23 +1,18 @@
 //! How an ACP client gets in: HTTP/1.1 and HTTP/2, streams and sockets, and who does not.
 
-use std::io::{Read, Write};
-use std::net::TcpStream;
 use std::time::Duration;
 
-use futures_util::{SinkExt, StreamExt};
 use http_body_util::{BodyExt, Full};
 use hyper::body::{Bytes, Incoming};
 use hyper::client::conn::{http1, http2};
 use hyper::{Request, Response};
 use hyper_util::rt::{TokioExecutor, TokioIo};
+use intercom_testkit::client::{Connection, EventText, PATIENCE, Place, WebSocket};
+use intercom_testkit::harness::{Daemon, sign_in};
 use serde_json::{Value, json};
 use tokio::net::UnixStream;
-use tokio_tungstenite::WebSocketStream;
-use tokio_tungstenite::tungstenite::client::IntoClientRequest;
-use tokio_tungstenite::tungstenite::{Error, Message};
 
 use crate::access::{token, with_port};
-use crate::harness::{Daemon, PATIENCE, http_over};
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Http {
@@ -31,7 +26,7 @@ struct Client<'a> {
     two: Option<http2::SendRequest<Full<Bytes>>>,
 }
 
-pub(crate) async fn soon<T>(what: impl Future<Output = T>) -> T {
+async fn soon<T>(what: impl Future<Output = T>) -> T {
     tokio::time::timeout(PATIENCE, what).await.expect("it takes too long")
 }
 
@@ -78,25 +73,15 @@ async fn read(response: Response<Incoming>) -> (u16, Value) {
     (status, serde_json::from_slice(&body).unwrap_or(Value::Null))
 }
 
-pub(crate) type Socket = WebSocketStream<UnixStream>;
-
-pub(crate) async fn socket(daemon: &Daemon, query: &str) -> Result<(Socket, Option<String>), Error> {
-    let stream = UnixStream::connect(daemon.socket()).await.unwrap();
-    let url = format!("ws://localhost/acp{query}");
-    let (socket, response) =
-        soon(tokio_tungstenite::client_async(url.into_client_request()?, stream)).await?;
-    let name = response.headers().get("acp-connection-id");
-    Ok((socket, name.map(|name| name.to_str().unwrap().to_owned())))
+/// What it is named if it is taken, and the status if it is not.
+pub(crate) fn socket(daemon: &Daemon, query: &str) -> Result<(WebSocket, Option<String>), u16> {
+    let (answer, socket) = WebSocket::ask(&daemon.socket(), &format!("/acp{query}"), &[]).unwrap();
+    let name = answer.header("acp-connection-id").map(str::to_owned);
+    socket.map(|socket| (socket, name)).ok_or(answer.status)
 }
 
-pub(crate) async fn hear(socket: &mut Socket) -> Value {
-    loop {
-        match soon(socket.next()).await.unwrap().unwrap() {
-            Message::Text(text) => return serde_json::from_str(text.as_str()).unwrap(),
-            Message::Close(frame) => panic!("{frame:?}"),
-            _ => {}
-        }
-    }
+pub(crate) fn hear(socket: &mut WebSocket) -> Value {
+    serde_json::from_slice(&socket.message().unwrap().expect("it is open")).unwrap()
 }
 
 pub(crate) fn initialize(id: u64) -> Value {
@@ -140,14 +125,14 @@ async fn with_http_2_a_web_page_from_elsewhere_is_turned_away_as_well() {
     }
 }
 
-#[tokio::test]
-async fn a_web_socket_carries_messages_both_ways() {
+#[test]
+fn a_web_socket_carries_messages_both_ways() {
     let daemon = Daemon::start();
-    let (mut socket, name) = socket(&daemon, "?agent=x&on_close=keep&relay=0").await.unwrap();
+    let (mut socket, name) = socket(&daemon, "?agent=x&on_close=keep&relay=0").unwrap();
     assert!(name.is_some_and(|name| name.starts_with("con_")));
-    socket.send(Message::Binary(vec![0; 100].into())).await.unwrap();
-    socket.send(Message::text(initialize(7).to_string())).await.unwrap();
-    let answer = hear(&mut socket).await;
+    socket.frames.frame(0x82, &[0; 100]);
+    socket.frames.text(&initialize(7).to_string());
+    let answer = hear(&mut socket);
     assert_eq!((&answer["id"], &answer["result"]["protocolVersion"]), (&json!(7), &json!(1)), "{answer}");
     // A frame in two halves is one message.
     let text = json!({ "jsonrpc": "2.0", "id": 8, "method": "no/such" }).to_string();
@@ -157,70 +142,65 @@ async fn a_web_socket_carries_messages_both_ways() {
         bytes.extend(text.as_bytes());
         bytes
     };
-    let stream = socket.get_mut();
     for bytes in [frame(first, 0x01), frame(second, 0x80)] {
         for byte in bytes {
-            tokio::io::AsyncWriteExt::write_all(stream, &[byte]).await.unwrap();
+            socket.frames.bytes(&[byte]);
         }
     }
-    assert_eq!(hear(&mut socket).await["error"]["code"], -32601);
+    assert_eq!(hear(&mut socket)["error"]["code"], -32601);
     let (_, figures) = daemon.get("/metrics");
     for figure in ["connections 1", "messages_in 2", "messages_out 2"] {
         assert!(figures.as_str().unwrap().contains(&format!("intercom_acp_{figure}\n")), "{figures}");
     }
 }
 
-#[tokio::test]
-async fn what_is_no_web_socket_is_told_so() {
+#[test]
+fn what_is_no_web_socket_is_told_so() {
     let daemon = Daemon::start();
     for query in ["?agnet=x", "?on_close=maybe", "?relay=2"] {
-        match socket(&daemon, query).await {
-            Err(Error::Http(response)) => assert_eq!(response.status(), 400, "{query}"),
-            other => panic!("{query}: {other:?}"),
-        }
+        assert_eq!(socket(&daemon, query).unwrap_err(), 400, "{query}");
     }
-    let ask = |headers: &str| {
-        let stream = std::os::unix::net::UnixStream::connect(daemon.socket()).unwrap();
-        stream.set_read_timeout(Some(PATIENCE)).unwrap();
-        let head = format!("GET /acp HTTP/1.1\r\nhost: x\r\nupgrade: websocket\r\n{headers}\r\n");
-        http_over(stream, &head, b"").0
+    let ask = |headers: &[(&str, &str)]| {
+        let headers = [&[("upgrade", "websocket")], headers].concat();
+        let mut connection = Connection::open(&daemon.socket()).unwrap();
+        connection.request("GET", "/acp", &headers, "").unwrap().status
     };
-    let key = "sec-websocket-key: dGhlIHNhbXBsZSBub25jZQ==\r\n";
-    assert_eq!(ask("connection: close\r\n"), 400);
-    assert_eq!(ask(&format!("connection: upgrade\r\nsec-websocket-version: 8\r\n{key}")), 426);
-    assert_eq!(ask("connection: upgrade\r\nsec-websocket-version: 13\r\n"), 400);
-    assert_eq!(ask("connection: upgrade\r\nsec-websocket-version: 13\r\nsec-websocket-key: x\r\n"), 400);
-    assert_eq!(ask(&format!("connection: upgrade\r\nsec-websocket-version: 13\r\n{key}{key}")), 400);
+    let key = ("sec-websocket-key", "dGhlIHNhbXBsZSBub25jZQ==");
+    let (upgrade, version) = (("connection", "upgrade"), ("sec-websocket-version", "13"));
+    assert_eq!(ask(&[("connection", "close")]), 400);
+    assert_eq!(ask(&[upgrade, ("sec-websocket-version", "8"), key]), 426);
+    assert_eq!(ask(&[upgrade, version]), 400);
+    assert_eq!(ask(&[upgrade, version, ("sec-websocket-key", "x")]), 400);
+    assert_eq!(ask(&[upgrade, version, key, key]), 400);
 }
 
-#[tokio::test]
-async fn a_message_over_the_limit_ends_a_web_socket_and_nothing_else() {
+#[test]
+fn a_message_over_the_limit_ends_a_web_socket_and_nothing_else() {
     let daemon = Daemon::with_config("[seats]\nmax_message_bytes = 65536\n");
-    let (mut other, _) = socket(&daemon, "").await.unwrap();
-    let (mut socket, _) = socket(&daemon, "").await.unwrap();
-    socket.send(Message::text("x".repeat(70_000))).await.ok(); // it may be cut short
+    let (mut other, _) = socket(&daemon, "").unwrap();
+    let (mut socket, _) = socket(&daemon, "").unwrap();
+    socket.frames.text(&"x".repeat(70_000)); // it may be cut short
     let code = loop {
-        if let Message::Close(Some(frame)) = soon(socket.next()).await.unwrap().unwrap() {
-            break u16::from(frame.code);
+        if let (0x88, payload) = socket.frame().unwrap() {
+            break payload;
         }
     };
-    assert_eq!(code, 1009);
-    other.send(Message::text(initialize(1).to_string())).await.unwrap();
-    assert_eq!(hear(&mut other).await["id"], 1);
+    assert_eq!(code[..2], 1009_u16.to_be_bytes());
+    other.frames.text(&initialize(1).to_string());
+    assert_eq!(hear(&mut other)["id"], 1);
 }
 
-#[tokio::test]
-async fn there_are_as_many_connections_as_may_be_and_each_makes_room_when_it_goes() {
+#[test]
+fn there_are_as_many_connections_as_may_be_and_each_makes_room_when_it_goes() {
     let daemon = Daemon::with_config("[seats]\nmax_connections = 2\n");
-    let (first, _) = socket(&daemon, "").await.unwrap();
-    let (_second, _) = socket(&daemon, "").await.unwrap();
-    let Err(Error::Http(response)) = socket(&daemon, "").await else { panic!("a third was taken") };
-    assert_eq!(response.status(), 503);
+    let (first, _) = socket(&daemon, "").unwrap();
+    let (_second, _) = socket(&daemon, "").unwrap();
+    assert_eq!(socket(&daemon, "").unwrap_err(), 503, "a third was taken");
     drop(first);
     let start = std::time::Instant::now();
-    while let Err(error) = socket(&daemon, "").await {
-        assert!(start.elapsed() < PATIENCE, "{error}");
-        tokio::time::sleep(Duration::from_millis(5)).await;
+    while let Err(status) = socket(&daemon, "") {
+        assert!(start.elapsed() < PATIENCE, "{status}");
+        std::thread::sleep(Duration::from_millis(5));
     }
 }
 
@@ -228,50 +208,30 @@ async fn there_are_as_many_connections_as_may_be_and_each_makes_room_when_it_goe
 fn over_the_network_a_web_socket_needs_a_token_or_the_console_s_own_page() {
     let (daemon, address) = with_port("");
     let ana = token(&daemon, "ana", "viewer");
-    let ask = |headers: &str| {
-        let mut stream = TcpStream::connect(&address).unwrap();
-        stream.set_read_timeout(Some(PATIENCE)).unwrap();
-        let head = format!(
-            "GET /acp HTTP/1.1\r\nhost: {address}\r\nupgrade: websocket\r\nconnection: upgrade\r\n\
-             sec-websocket-version: 13\r\nsec-websocket-key: dGhlIHNhbXBsZSBub25jZQ==\r\n{headers}\r\n"
-        );
-        stream.write_all(head.as_bytes()).unwrap();
-        let mut answer = [0; 12];
-        stream.read_exact(&mut answer).unwrap();
-        String::from_utf8_lossy(&answer[9..]).into_owned()
-    };
-    assert_eq!(ask(""), "401");
-    assert_eq!(ask("authorization: Bearer nonsense\r\n"), "401");
-    let token = format!("authorization: Bearer {ana}\r\n");
-    assert_eq!(ask(&token), "101");
-    assert_eq!(ask(&format!("{token}origin: http://evil.example\r\n")), "403");
+    let place = Place::open_port(&address);
+    let ask = |headers: &[(&str, &str)]| WebSocket::ask(&place, "/acp", headers).unwrap().0.status;
+    assert_eq!(ask(&[]), 401);
+    assert_eq!(ask(&[("authorization", "Bearer nonsense")]), 401);
+    let bearer = format!("Bearer {ana}");
+    let token = ("authorization", bearer.as_str());
+    assert_eq!(ask(&[token]), 101);
+    assert_eq!(ask(&[token, ("origin", "http://evil.example")]), 403);
 
-    let head = format!(
-        "POST /api/v1/web/sessions HTTP/1.1\r\nhost: {address}\r\norigin: http://{address}\r\nx-intercom: 1\r\n"
-    );
-    let body = json!({ "token": ana }).to_string();
-    let mut stream = TcpStream::connect(&address).unwrap();
-    write!(stream, "{head}connection: close\r\ncontent-length: {}\r\n\r\n{body}", body.len()).unwrap();
-    let mut answer = String::new();
-    stream.read_to_string(&mut answer).unwrap();
-    let cookie = answer.lines().find_map(|line| line.strip_prefix("set-cookie: ")).expect(&answer);
-    let cookie = format!("cookie: {}\r\n", cookie.split(';').next().unwrap());
-    assert_eq!(ask(&format!("{cookie}origin: http://{address}\r\n")), "101");
-    for elsewhere in [
-        "",
-        "origin: http://127.0.0.1\r\n",
-        "origin: http://evil.example\r\n",
-        "sec-fetch-site: same-site\r\n",
-    ] {
-        assert_eq!(ask(&format!("{cookie}{elsewhere}")), "403", "{elsewhere}");
+    let signed_in = sign_in(&address, &json!({ "token": ana }));
+    let cookie = ("cookie", signed_in.cookie());
+    assert_eq!(ask(&[cookie, ("origin", &format!("http://{address}"))]), 101);
+    assert_eq!(ask(&[cookie]), 403);
+    for elsewhere in
+        [("origin", "http://127.0.0.1"), ("origin", "http://evil.example"), ("sec-fetch-site", "same-site")]
+    {
+        assert_eq!(ask(&[cookie, elsewhere]), 403, "{elsewhere:?}");
     }
 }
 
-#[tokio::test]
-async fn a_seat_can_be_closed_to_all() {
+#[test]
+fn a_seat_can_be_closed_to_all() {
     let daemon = Daemon::with_config("[seats]\nenabled = false\n");
-    let Err(Error::Http(response)) = socket(&daemon, "").await else { panic!("it was taken") };
-    assert_eq!(response.status(), 404);
+    assert_eq!(socket(&daemon, "").unwrap_err(), 404);
 }
 
 const JSON: (&str, &str) = ("content-type", "application/json");
@@ -280,7 +240,7 @@ const STREAM: (&str, &str) = ("accept", "text/event-stream");
 /// A stream of events: their ids and messages.
 struct Events {
     body: Incoming,
-    text: String,
+    text: EventText,
 }
 
 impl Events {
@@ -288,24 +248,21 @@ impl Events {
     fn of(response: Response<Incoming>) -> Self {
         assert_eq!(response.status(), 200);
         assert_eq!(response.headers()["content-type"], "text/event-stream");
-        Self { body: response.into_body(), text: String::new() }
+        Self { body: response.into_body(), text: EventText::default() }
     }
 
     /// `None` once it has ended.
     async fn next(&mut self) -> Option<(Option<u64>, Value)> {
         loop {
-            while let Some((event, rest)) = self.text.split_once("\n\n") {
+            while let Some(event) = self.text.next_block() {
                 let field = |name: &str| event.lines().find_map(|line| line.strip_prefix(name));
-                let id = field("id: ").map(|id| id.parse().unwrap());
-                let data = field("data: ").map(|data| serde_json::from_str(data).unwrap());
-                let rest = rest.to_owned();
-                self.text = rest;
-                if let Some(data) = data {
-                    return Some((id, data));
+                if let Some(data) = field("data: ") {
+                    let id = field("id: ").map(|id| id.parse().unwrap());
+                    return Some((id, serde_json::from_str(data).unwrap()));
                 }
             }
             let frame = soon(self.body.frame()).await?.ok()?;
-            self.text += std::str::from_utf8(frame.data_ref()?).unwrap();
+            self.text.push(frame.data_ref()?).unwrap();
         }
     }
 }
@@ -462,41 +419,28 @@ async fn what_is_wrong_with_a_request_is_told_by_its_status() {
     }
 }
 
-#[tokio::test]
-async fn a_connection_is_its_owner_s_alone() {
+#[test]
+fn a_connection_is_its_owner_s_alone() {
     let (daemon, address) = with_port("");
     let (ana, ben) = (token(&daemon, "ana", "operator"), token(&daemon, "ben", "admin"));
     let same = token(&daemon, "ana", "viewer");
-    let send = |token: Option<&str>, method: &str, headers: &str, body: &str| {
-        let token = token.map(|token| format!("authorization: Bearer {token}\r\n")).unwrap_or_default();
-        let head = format!(
-            "{method} /acp HTTP/1.1\r\nhost: {address}\r\nconnection: close\r\ncontent-type: application/json\r\n{token}{headers}\
-             content-length: {}\r\n\r\n",
-            body.len()
-        );
-        let mut stream = TcpStream::connect(&address).unwrap();
-        stream.set_read_timeout(Some(PATIENCE)).unwrap();
-        stream.write_all(head.as_bytes()).unwrap();
-        stream.write_all(body.as_bytes()).unwrap();
-        let mut answer = String::new();
-        let mut reader = std::io::BufReader::new(stream);
-        while !answer.ends_with("\r\n\r\n") {
-            assert!(std::io::BufRead::read_line(&mut reader, &mut answer).unwrap() > 0, "{answer}");
-        }
-        answer
+    let send = |token: Option<&str>, method: &str, headers: &[(&str, &str)], body: &str| {
+        let place = Place::Port { address: address.clone(), token: token.map(str::to_owned) };
+        let mut connection = Connection::open(&place).unwrap();
+        connection.send(method, "/acp", &[&[JSON], headers].concat(), body).unwrap();
+        connection.head().unwrap()
     };
-    let status = |answer: &str| answer[9..12].to_owned();
-    assert_eq!(status(&send(None, "POST", "", &initialize(0).to_string())), "401");
-    let opened = send(Some(&ana), "POST", "", &initialize(0).to_string());
-    let name = opened.lines().find_map(|line| line.strip_prefix("acp-connection-id: ")).unwrap().to_owned();
-    let named = format!("acp-connection-id: {name}\r\naccept: text/event-stream\r\n");
-    for (who, expected) in [(None, "401"), (Some(ben.as_str()), "404"), (Some(&same), "404")] {
+    assert_eq!(send(None, "POST", &[], &initialize(0).to_string()).status, 401);
+    let opened = send(Some(&ana), "POST", &[], &initialize(0).to_string());
+    let name = opened.header("acp-connection-id").unwrap();
+    let named = [("acp-connection-id", name), STREAM];
+    for (who, expected) in [(None, 401), (Some(ben.as_str()), 404), (Some(&same), 404)] {
         for method in ["GET", "DELETE"] {
-            assert_eq!(status(&send(who, method, &named, "")), expected, "{method} {who:?}");
+            assert_eq!(send(who, method, &named, "").status, expected, "{method} {who:?}");
         }
-        assert_eq!(status(&send(who, "POST", &named, &request(1, "x", &json!({})))), expected);
+        assert_eq!(send(who, "POST", &named, &request(1, "x", &json!({}))).status, expected);
     }
-    assert_eq!(status(&send(Some(&ana), "GET", &named, "")), "200");
+    assert_eq!(send(Some(&ana), "GET", &named, "").status, 200);
     // Whoever is shown out has no connection any more.
     let tokens = daemon.cli(&["token", "list", "--json"]).ok().json();
     let is_hers = |token: &&Value| token["name"] == "ana" && token["role"] == "operator";
@@ -505,7 +449,7 @@ async fn a_connection_is_its_owner_s_alone() {
     daemon.cli(&["token", "revoke", hers["id"].as_str().unwrap()]).ok();
     let again = token(&daemon, "ana", "operator");
     let start = std::time::Instant::now();
-    while status(&send(Some(&again), "POST", &named, &request(1, "x", &json!({})))) != "404" {
+    while send(Some(&again), "POST", &named, &request(1, "x", &json!({}))).status != 404 {
         assert!(start.elapsed() < PATIENCE);
     }
 }

@@ -8,10 +8,10 @@ use std::net::Shutdown;
 use std::process::Stdio;
 use std::time::{Duration, Instant};
 
+use intercom_testkit::client::{Place, WebSocket, exchange};
+use intercom_testkit::harness::{self, Daemon, command};
+use intercom_testkit::seats::{Seat, Way, fixture, named};
 use serde_json::{Value, json};
-
-use crate::harness::{Daemon, command};
-use crate::seats::{Frames, Place, Seat, Way, exchange, fixture, named};
 
 const WHILE: Duration = Duration::from_secs(3);
 /// What the witness's agent says; nobody else may hear it.
@@ -218,7 +218,7 @@ fn any_bytes_on_stdin_are_survived() {
         let mut stdin = child.stdin.take().unwrap();
         let input = stdin_of(&mut chance);
         let writer = std::thread::spawn(move || stdin.write_all(&input).ok());
-        let ran = crate::harness::output(child);
+        let ran = harness::output(child);
         writer.join().unwrap();
         assert!([0, 1].contains(&ran.code), "{ran:?}");
         is_no_secret(&ran.stdout);
@@ -273,9 +273,9 @@ fn any_frames_on_a_websocket_are_survived() {
     let (mut chance, mut witness) = (Chance::new(), Witness::new());
     let hello = r#"{"jsonrpc":"2.0","id":1,"method":"initialize","params":{"protocolVersion":1}}"#;
     until_over(|| {
-        let (answer, opened) = Frames::ask(&witness.place, "/acp", "");
-        let (frames, mut reader) = opened.unwrap_or_else(|| panic!("{answer:?}"));
-        reader.get_ref().set_read_timeout(Some(Duration::from_secs(10))).unwrap();
+        let (answer, opened) = WebSocket::ask(&witness.place, "/acp", &[]).unwrap();
+        let WebSocket { frames, mut connection } = opened.unwrap_or_else(|| panic!("{answer:?}"));
+        connection.waits(Some(Duration::from_secs(10))).unwrap();
         for _ in 0..=chance.below(6) {
             match chance.below(11) {
                 0 => frames.text(hello),
@@ -300,9 +300,9 @@ fn any_frames_on_a_websocket_are_survived() {
         }
         frames.frame(0x88, &1000_u16.to_be_bytes());
         // Nothing more is written; what comes until the end is proper.
-        reader.get_ref().shutdown(Shutdown::Write).ok();
+        connection.handle().unwrap().shutdown(Shutdown::Write).ok();
         let mut told = Vec::new();
-        reader.read_to_end(&mut told).ok();
+        connection.read_to_end(&mut told).ok();
         is_no_secret(&String::from_utf8_lossy(&told));
     });
     witness.is_served();
@@ -392,13 +392,13 @@ fn a_message_that_is_too_long_costs_no_memory() {
     let answer = exchange(&witness.place, "POST", "/acp", &[("content-type", "application/json")], &long);
     assert!([413, 400, 0].contains(&answer.status), "{answer:?}");
     // Over WebSocket: closed, or answered with an error.
-    let (_, opened) = Frames::ask(&witness.place, "/acp", "");
-    let (frames, mut reader) = opened.unwrap();
+    let (_, opened) = WebSocket::ask(&witness.place, "/acp", &[]).unwrap();
+    let WebSocket { frames, mut connection } = opened.unwrap();
     frames.text(&long);
     let mut told = Vec::new();
-    reader.get_ref().set_read_timeout(Some(Duration::from_secs(10))).unwrap();
+    connection.waits(Some(Duration::from_secs(10))).unwrap();
     frames.frame(0x88, &1000_u16.to_be_bytes());
-    reader.read_to_end(&mut told).ok();
+    connection.read_to_end(&mut told).ok();
     // Over stdio: an error, and the client may go on.
     let mut seat = Seat::ready(Way::Lines, &witness.daemon);
     seat.send_text(&long);

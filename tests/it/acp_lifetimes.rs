@@ -4,11 +4,12 @@ mod process;
 
 use std::time::{Duration, Instant};
 
+use intercom_testkit::harness::{
+    self, Daemon, QUICK, acp_fixture, alive, home, kill_all_in, of_kind, processes_in,
+};
+use intercom_testkit::seats::{Framing, Seat, WAYS, Way, fixture, named, prompt, refusal};
 use nix::sys::signal::Signal;
 use serde_json::{Value, json};
-
-use crate::harness::{Daemon, QUICK, acp_fixture, alive, home, kill_all_in, of_kind, processes_in};
-use crate::seats::{Framing, Seat, WAYS, Way, fixture, named, prompt, refusal};
 
 fn daemon(more: &str) -> Daemon {
     Daemon::quick(&format!("{}[seats]\nagent = 'fixture'\n{more}", fixture(&[])))
@@ -168,7 +169,7 @@ fn the_first_client_finds_a_daemon_ready_within_five_seconds() {
     let about = std::fs::read_to_string(dir.path().join("state/daemon.json")).unwrap();
     let pid = serde_json::from_str::<Value>(&about).unwrap()["pid"].as_i64().unwrap();
     assert!(alive(pid));
-    crate::harness::run(crate::harness::command(dir.path()).args(["stop", &session])).ok();
+    harness::run(harness::command(dir.path()).args(["stop", &session])).ok();
     nix::sys::signal::kill(nix::unistd::Pid::from_raw(i32::try_from(pid).unwrap()), Signal::SIGTERM).unwrap();
     let start = Instant::now();
     while !processes_in(dir.path()).is_empty() {
@@ -396,7 +397,7 @@ fn a_chunk_is_with_the_client_in_a_tenth_of_a_second() {
 #[test]
 fn stdout_carries_the_protocol_and_nothing_else() {
     let daemon = daemon("");
-    let mut command = crate::harness::command(daemon.dir.path());
+    let mut command = harness::command(daemon.dir.path());
     command.args(["acp", "--agent", "fixture"]).env("RUST_LOG", "trace").current_dir(daemon.workspace());
     command.stdin(std::process::Stdio::piped()).stdout(std::process::Stdio::piped());
     let mut child = command.stderr(std::process::Stdio::piped()).spawn().unwrap();
@@ -406,7 +407,7 @@ fn stdout_carries_the_protocol_and_nothing_else() {
     // Blank lines and line ends of another system are no messages.
     std::io::Write::write_all(&mut stdin, format!("\n{hello}\r\n\n  \n").as_bytes()).unwrap();
     drop(stdin);
-    let ran = crate::harness::output(child);
+    let ran = harness::output(child);
     assert_eq!(ran.code, 0, "{ran:?}");
     let lines: Vec<Value> = ran.stdout.lines().map(|line| serde_json::from_str(line).unwrap()).collect();
     assert_eq!((lines.len(), &lines[0]["id"]), (1, &json!(1)), "{ran:?}");

@@ -5,10 +5,10 @@
 
 mod http;
 
+use intercom_testkit::client::Place;
+use intercom_testkit::harness::{self, Daemon, of_kind, profile};
+use intercom_testkit::seats::{Seat, WAYS, Way, fixture, prompt, refusal};
 use serde_json::{Value, json};
-
-use crate::harness::{Daemon, of_kind, profile};
-use crate::seats::{Place, Seat, WAYS, Way, fixture, prompt, refusal};
 
 /// With the fixture for every session; more lines of `[seats]`, and more tables after them.
 fn daemon(more: &str) -> Daemon {
@@ -282,7 +282,7 @@ fn a_client_hears_nothing_of_sessions_that_it_has_nothing_to_do_with() {
     let sessions: Vec<String> = seats.iter_mut().map(|seat| seat.begun(&daemon)).collect();
     let stranger = daemon.run_acp(&[]);
     daemon.prompt(&stranger, "say:of a stranger");
-    crate::harness::wait_turns(&daemon, &stranger, 1);
+    harness::wait_turns(&daemon, &stranger, 1);
     for (seat, session) in seats.iter_mut().zip(&sessions) {
         assert_eq!(seat.prompt(session, &format!("say:for {session}")), "end_turn");
     }
@@ -297,10 +297,10 @@ fn a_client_hears_nothing_of_sessions_that_it_has_nothing_to_do_with() {
 /// The role decides, and -32001 says so.
 #[test]
 fn whoever_may_only_look_begins_nothing() {
-    let config = format!("{}[seats]\nagent = 'fixture'\n{}", fixture(&[]), crate::seats::PORT);
-    let mut daemon = Daemon::quick(&config);
+    let config = format!("{}[seats]\nagent = 'fixture'\n{}", fixture(&[]), harness::PORT);
+    let daemon = Daemon::quick(&config);
     let there = daemon.run_agent("fixture");
-    let place = Place::port(&mut daemon, "viewer");
+    let place = Place::port(&daemon, "viewer");
     for mut seat in [Seat::websocket(&place), Seat::http(&place)] {
         seat.ok("initialize", json!({ "protocolVersion": 1 }));
         seat.refused("session/new", json!({ "cwd": daemon.workspace(), "mcpServers": [] }), -32001);

@@ -5,11 +5,13 @@
 
 use std::process::Command;
 
+use intercom_testkit::client::Place;
+use intercom_testkit::harness::{Daemon, PORT, Ran, run};
+use intercom_testkit::seats::{fixture, words};
 use serde_json::Value;
 
-use crate::harness::{Daemon, INTERCOM, Ran, run};
+use crate::INTERCOM;
 use crate::peers::peer;
-use crate::seats::{PORT, Place, fixture, words};
 
 const CLIENTS: [&str; 3] = ["python-client", "node-client", "rust-client"];
 const SCENARIOS: [&str; 7] = ["new", "prompt", "permission", "deny", "cancel", "load", "list"];
@@ -28,8 +30,8 @@ struct Host {
 impl Host {
     /// Clients from afar get this agent.
     fn with(agent: &str) -> Self {
-        let mut daemon = Daemon::quick(&format!("{}[seats]\nagent = '{agent}'\n{PORT}", fixture(&[])));
-        let Place::Port { address, token: Some(token) } = Place::port(&mut daemon, "admin") else { panic!() };
+        let daemon = Daemon::quick(&format!("{}[seats]\nagent = '{agent}'\n{PORT}", fixture(&[])));
+        let Place::Port { address, token: Some(token) } = Place::port(&daemon, "admin") else { panic!() };
         Self { daemon, address, token }
     }
 

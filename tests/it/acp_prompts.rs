@@ -1,8 +1,7 @@
 //! What prompts are made of, how one can tell which turn is theirs, and what else is said to ACP agents and answered by them.
 
+use intercom_testkit::harness::{self, Daemon, of_kind, refused, wait_turns};
 use serde_json::{Value, json};
-
-use crate::harness::{Daemon, of_kind, refused, wait_turns};
 
 /// The words of every chunk of the agent's messages.
 fn words(daemon: &Daemon, session: &str) -> Vec<String> {
@@ -36,7 +35,7 @@ fn content_reaches_an_acp_agent_as_it_came() {
     ]);
     // Whatever the body looks like, the agent is told in one line.
     let body = serde_json::to_string_pretty(&json!({ "content": content })).unwrap();
-    let (status, text) = crate::harness::http(&daemon.socket(), "POST", &prompts(&session), Some(&body), &[]);
+    let (status, text) = harness::http(&daemon.socket(), "POST", &prompts(&session), Some(&body), &[]);
     let prompt: Value = serde_json::from_str(&text).unwrap();
     assert_eq!((status, &prompt["state"]), (202, &json!("delivered")), "{prompt}");
     assert_eq!(
@@ -130,7 +129,7 @@ fn which_turn_is_whose_is_in_the_log() {
 
 #[test]
 fn a_prompt_that_waits_keeps_its_blocks_with_other_words_and_in_the_next_life() {
-    let agent = json!(crate::harness::acp_fixture());
+    let agent = json!(harness::acp_fixture());
     let daemon = Daemon::quick(&format!(
         "[agents.acp]\ncommand = {agent}\nprotocol = 'acp'\nrestart = {{ policy = 'on-failure', first_wait = '1s', budget = 1, repeat_prompt = true }}\n"
     ));
@@ -227,7 +226,7 @@ fn mcp_servers_reach_the_agent_in_every_life() {
     let start = |servers: &Value| {
         daemon.post(
             "/api/v1/sessions",
-            &json!({ "command": crate::harness::acp_fixture(), "protocol": "acp", "workspace": daemon.workspace(),
+            &json!({ "command": harness::acp_fixture(), "protocol": "acp", "workspace": daemon.workspace(),
                 "args": ["caps:resume"], "mcp_servers": servers }),
         )
     };

@@ -12,14 +12,14 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, mpsc};
 use std::time::{Duration, Instant};
 
+use intercom_testkit::client::{PATIENCE, connect};
+use intercom_testkit::harness::{self, Ran, command, home, http, kill_all_in, output, processes_in};
 use nix::sys::signal::{Signal, kill};
 use nix::unistd::{Pid, getsid};
 use serde_json::{Value, json};
 use tokio_tungstenite::tungstenite::handshake::server::{Request, Response};
 use tokio_tungstenite::tungstenite::protocol::frame::coding::CloseCode;
 use tokio_tungstenite::tungstenite::{self, Message, WebSocket};
-
-use crate::harness::{PATIENCE, Ran, command, connect, home, http, kill_all_in, output, processes_in};
 
 /// The client's side of a relay.
 struct Seat {
@@ -574,7 +574,7 @@ fn a_daemon_elsewhere_is_reached_with_a_token() {
 fn without_a_daemon_nothing_is_said_on_stdout() {
     let dir = home("");
     for args in [&["acp", "--no-start"][..], &["--json", "acp", "--no-start"]] {
-        let ran = crate::harness::run(command(dir.path()).args(args));
+        let ran = harness::run(command(dir.path()).args(args));
         assert_eq!((ran.code, ran.stdout.as_str()), (1, ""), "{ran:?}");
         assert!(ran.stderr.contains("no daemon is running"), "{ran:?}");
     }
@@ -635,7 +635,7 @@ impl Ground {
 }
 
 fn run(command: &mut Command) -> Ran {
-    crate::harness::run(command)
+    harness::run(command)
 }
 
 #[test]
@@ -732,7 +732,7 @@ fn keeper(ground: &Ground, deed: &str) -> Command {
 #[test]
 fn the_installed_service_is_started_rather_than_a_process_of_our_own() {
     let ground = Ground::new("");
-    let serve = format!("{} serve --detached >/dev/null 2>&1 </dev/null &", crate::harness::INTERCOM);
+    let serve = format!("{} serve --detached >/dev/null 2>&1 </dev/null &", crate::INTERCOM);
     let ran = run(&mut keeper(&ground, &serve));
     assert!(!ran.stderr.contains("started a daemon"), "{ran:?}");
     ground.healthy();

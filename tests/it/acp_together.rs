@@ -1,10 +1,10 @@
 //! Many clients on one session: over stdio, WebSocket and HTTP, and somebody at the console, who sees events.
 
+use intercom_testkit::client::Place;
+use intercom_testkit::harness::{Daemon, QUICK, home, of_kind, wait_turns};
+use intercom_testkit::seats::{Seat, Way, fixture, words};
 use nix::sys::signal::Signal;
 use serde_json::{Value, json};
-
-use crate::harness::{Daemon, QUICK, home, of_kind, wait_turns};
-use crate::seats::{Place, Seat, Way, fixture, words};
 
 const ASK: &str = "permission:yes=allow_once,no=reject_once:run:make";
 

@@ -4,10 +4,9 @@ use std::os::unix::fs::PermissionsExt as _;
 use std::path::Path;
 use std::process::Command;
 
+use intercom_testkit::harness::{Daemon, QUICK, Ran, acp_fixture, command, home, run};
 use nix::sys::signal::Signal;
 use serde_json::{Value, json};
-
-use crate::harness::{Daemon, QUICK, Ran, acp_fixture, command, home, run};
 
 const NAMES: &[&str] =
     &["claude", "codex", "copilot", "cursor", "gemini", "goose", "kimi", "opencode", "qwen", "vibe"];
@@ -162,7 +161,7 @@ fn an_entry_of_the_registry_becomes_a_profile_of_the_file() {
 
     let again = daemon.cli(&["agents", "add", "agent.json"]);
     assert_eq!(again.code, 1);
-    assert!(again.stderr.contains("has an agent `mine` already"), "{again:?}");
+    assert!(again.stderr.contains("already has an agent `mine`"), "{again:?}");
     let other = daemon.cli(&["agents", "add", "agent.json", "--name", "other", "--json"]).ok().json();
     assert_eq!((&other["name"], &other["file"]), (&json!("other"), &json!(config)));
     for (name, why) in [("demo", "built in and reserved"), ("../x", "the new profile:1"), ("X", "a name has")]

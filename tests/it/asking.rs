@@ -2,9 +2,8 @@
 
 use std::os::unix::fs::PermissionsExt;
 
+use intercom_testkit::harness::{Daemon, acp_fixture, home};
 use serde_json::json;
-
-use crate::harness::{Daemon, acp_fixture, home};
 
 /// A fixture that stands for the agent of that name, with these switches.
 fn stand_in(program: &str, switches: &str) -> (tempfile::TempDir, String) {

@@ -2,12 +2,11 @@
 
 use std::path::{Path, PathBuf};
 
+use intercom_testkit::harness::{self, Daemon, home};
 use nix::sys::signal::Signal;
 use rusqlite::Connection;
 use serde_json::{Value, json};
 use tempfile::TempDir;
-
-use crate::harness::{Daemon, home};
 
 const WITHOUT_TRIGGERS: &str = "
     DROP TRIGGER IF EXISTS audit_is_not_changed; DROP TRIGGER IF EXISTS audit_is_not_removed;
@@ -84,7 +83,7 @@ fn rows_removed_from_the_end_are_named_for_ever() {
     edit(dir.path(), &format!("DELETE FROM audit WHERE n > {}", last - 2));
     let expected = format!("chain broken: rows {} to {last} are missing", last - 1);
     // Also before any daemon has started on it.
-    let doctor = crate::harness::run(crate::harness::command(dir.path()).arg("doctor"));
+    let doctor = harness::run(harness::command(dir.path()).arg("doctor"));
     assert!(doctor.stdout.contains(&expected), "{doctor:?}");
     named_for_ever(dir, &expected);
 }

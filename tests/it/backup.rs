@@ -4,11 +4,10 @@ use std::path::{Path, PathBuf};
 use std::process::{Child, Stdio};
 use std::time::{Duration, Instant};
 
+use intercom_testkit::harness::{Daemon, command, home};
 use nix::sys::signal::{Signal, kill};
 use nix::unistd::Pid;
 use serde_json::{Value, json};
-
-use crate::harness::{Daemon, command, home};
 
 /// `scripts/test-full` sets a million.
 fn events_in_log() -> i64 {

@@ -1,16 +1,15 @@
 //! Every endpoint × every kind of caller, through the real binary. The endpoints come from the daemon's own list; the expected
 //! answer follows from the least role of the endpoint and from the caller.
 
-use std::io::{Read, Write};
 use std::os::unix::fs::PermissionsExt;
 use std::path::PathBuf;
 use std::process::Command;
 
+use intercom_testkit::harness::{Daemon, QUICK, SERVE, alive, command, home, kill_all_in, run, sign_in};
 use nix::sys::signal::Signal;
 use serde_json::{Value, json};
 
-use crate::access::{address, call};
-use crate::harness::{Daemon, QUICK, SERVE, alive, command, home, kill_all_in, run};
+use crate::access::call;
 
 const ROLES: [&str; 4] = ["viewer", "operator", "approver", "admin"];
 
@@ -154,7 +153,7 @@ struct Table {
 impl Table {
     fn new() -> Self {
         let daemon = called_daemon();
-        let address = address(&daemon);
+        let address = daemon.address();
         let endpoints = endpoints(&address);
         std::fs::write(daemon.workspace().join("caller.py"), CALLER).unwrap();
         Self { daemon, address, endpoints, callers: Vec::new() }
@@ -226,21 +225,8 @@ fn token(daemon: &Daemon, role: &str, ttl: Option<&str>) -> (String, String) {
 
 /// The headers of a browser that signed in with this token.
 fn signed_in(address: &str, token: &str) -> Value {
-    let body = json!({ "token": token }).to_string();
-    let head = format!(
-        "POST /api/v1/web/sessions HTTP/1.1\r\nhost: {address}\r\nconnection: close\r\norigin: http://{address}\r\n\
-         x-intercom: 1\r\ncontent-type: application/json\r\ncontent-length: {}\r\n\r\n{body}",
-        body.len()
-    );
-    let mut stream = std::net::TcpStream::connect(address).unwrap();
-    stream.write_all(head.as_bytes()).unwrap();
-    let mut answer = String::new();
-    stream.read_to_string(&mut answer).unwrap();
-    let cookie = answer
-        .lines()
-        .find_map(|line| line.strip_prefix("set-cookie: "))
-        .unwrap_or_else(|| panic!("{answer}"));
-    let cookie = cookie.split(';').next().unwrap();
+    let answer = sign_in(address, &json!({ "token": token }));
+    let cookie = answer.cookie();
     json!({ "how": "tcp", "headers": { "cookie": cookie, "origin": format!("http://{address}"), "x-intercom": "1" } })
 }
 

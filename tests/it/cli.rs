@@ -6,10 +6,10 @@ use std::sync::mpsc;
 use std::thread;
 use std::time::{Duration, Instant};
 
+use intercom_testkit::client::PATIENCE;
+use intercom_testkit::harness::{Daemon, Ran, acp_fixture, command, fixture, home, of_kind, output, run};
 use nix::sys::signal::Signal;
 use serde_json::{Value, json};
-
-use crate::harness::{Daemon, PATIENCE, Ran, acp_fixture, command, fixture, home, of_kind, output, run};
 
 const VERBS: &[&str] = &[
     "serve",
@@ -228,9 +228,8 @@ fn what_is_not_there_is_said_by_its_name() {
         let ran = daemon.cli(args);
         assert_eq!((ran.code, ran.stdout.as_str()), (1, ""), "{args:?}: {ran:?}");
         let list = if what == "session" { "ls".to_owned() } else { format!("{what}s") };
-        let told = format!(
-            "error: no {what} is known as `nobody`\nhint: `intercom {list} --all` lists the {what}s\n"
-        );
+        let told =
+            format!("error: no {what} matches `nobody`\nhint: `intercom {list} --all` lists the {what}s\n");
         assert_eq!(ran.stderr, told, "{args:?}");
         daemon.cli(&[&list, "--all"]).ok();
     }
@@ -239,12 +238,12 @@ fn what_is_not_there_is_said_by_its_name() {
         (ran.code, ran.stderr.as_str()),
         (
             1,
-            "error: no agent is named `nobody`; there is claude, codex, copilot, cursor, gemini, goose, kimi, opencode, qwen, vibe, demo\n"
+            "error: no agent is named `nobody`; use one of claude, codex, copilot, cursor, gemini, goose, kimi, opencode, qwen, vibe, demo\n"
         )
     );
     let ran = daemon.cli(&["run", "--", "./no-such-agent"]);
     let told =
-        "error: command not found: ./no-such-agent\nhint: put the program there, or give its right path; ";
+        "error: command not found: ./no-such-agent\nhint: install the program there, or correct the path; ";
     assert!(ran.code == 1 && ran.stderr.starts_with(told), "{ran:?}");
     let ran = daemon.cli(&["run", "--", "no-such-agent"]);
     let told =
@@ -254,7 +253,7 @@ fn what_is_not_there_is_said_by_its_name() {
     let failed = daemon.cli(&["ls", "--json"]).ok().json()["items"].take();
     for one in failed.as_array().unwrap() {
         let shown = daemon.cli(&["show", one["id"].as_str().unwrap()]).ok().stdout;
-        assert!(shown.contains("what to do mend that, then start it again: `intercom resume "), "{shown}");
+        assert!(shown.contains("what to do fix that, then start it again: `intercom resume "), "{shown}");
     }
     for (list, nothing) in [
         ("ls", "no live sessions; `intercom run` starts one, `intercom ls --all` lists the ended ones\n"),
@@ -451,8 +450,9 @@ fn sessions_go_by_name_by_id_and_by_any_unique_beginning() {
     let ran = daemon.cli(&["show", twice]);
     assert_eq!((ran.code, ran.stdout.as_str()), (1, ""));
     assert!(
-        ran.stderr
-            .starts_with(&format!("error: `{twice}` could be several sessions\nhint: type more of it: ses_")),
+        ran.stderr.starts_with(&format!(
+            "error: `{twice}` matches several sessions\nhint: use a longer prefix: ses_"
+        )),
         "{ran:?}"
     );
     let ran = daemon.cli(&["run", "--name", "shop", "--agent", "demo"]);
@@ -593,14 +593,14 @@ fn prompts_are_sent_listed_and_taken_back() {
     ");
     let one = sent[0]["id"].as_str().unwrap();
     let mistaken = daemon.cli(&["prompts", &eager, "--remove", one]);
-    let told = format!("error: no prompt of this session is known as `{one}`\nhint: it belongs to {id}\n");
+    let told = format!("error: no prompt of this session matches `{one}`\nhint: it belongs to {id}\n");
     assert_eq!((mistaken.code, mistaken.stderr), (1, told));
-    assert_eq!(read(&daemon, &["prompts", &id, "--remove", one]), "prm_ID taken back\n");
+    assert_eq!(read(&daemon, &["prompts", &id, "--remove", one]), "prm_ID withdrawn\n");
     daemon.cli(&["nudge", &id]).ok();
     let line = daemon.wait_status(&id, "received")["line"].as_str().unwrap().to_owned();
     assert_eq!(serde_json::from_str::<Value>(&line).unwrap()["params"]["text"], "two");
     let late = daemon.cli(&["prompts", &id, "--remove", sent[1]["id"].as_str().unwrap()]);
-    assert_eq!((late.code, late.stderr.as_str()), (1, "error: the prompt is on its way or delivered\n"));
+    assert_eq!((late.code, late.stderr.as_str()), (1, "error: the prompt has already been sent\n"));
 
     let ran = daemon.cli(&["agents"]).ok();
     let row = |name: &str| ran.stdout.lines().find(|line| line.starts_with(name)).map(str::to_owned).unwrap();
@@ -659,7 +659,7 @@ fn questions_are_listed_in_full_and_answered() {
     );
     let mistaken = daemon.cli(&["approve", &question]);
     let told = format!(
-        "error: {question} is a question: it is answered\nhint: intercom answer {question} continue|refine|stop\n"
+        "error: {question} is a question, not a clearance\nhint: intercom answer {question} continue|refine|stop\n"
     );
     assert_eq!((mistaken.code, mistaken.stderr), (2, told));
     assert!(daemon.cli(&["answer", "clr_x", "stop"]).stderr.contains("intercom approve clr_x"));
@@ -702,10 +702,7 @@ fn several_sessions_are_stopped_at_once_and_one_that_fails_does_not_spare_the_ot
     let mut lines: Vec<&str> = ran.stdout.lines().collect();
     lines.sort_unstable();
     assert_eq!(lines, [ended("a", &a, " after interrupt"), ended("b", &b, " after interrupt")]);
-    assert_eq!(
-        ran.stderr,
-        "nobody: no session is known as `nobody`\nerror: could not stop 1 of 3 sessions\n"
-    );
+    assert_eq!(ran.stderr, "nobody: no session matches `nobody`\nerror: could not stop 1 of 3 sessions\n");
     assert_eq!(read(&daemon, &["stop", &a[4..7]]), "a (ses_ID) ended\n");
     start(&daemon, &["--name", "c"], &["hang"]);
     assert_eq!(read(&daemon, &["kill", "c"]), "c (ses_ID) ended after sigkill, 1 killed\n");
@@ -763,7 +760,7 @@ fn waiting_ends_with_the_goal_the_time_or_the_session() {
     let ended = background(&daemon, &["wait", "shop", "--for", "ended", "--json"]);
     let never = daemon.cli(&["wait", "shop", "--for", "waiting"]);
     assert_eq!((never.code, never.stdout.as_str()), (1, ""));
-    let told = "error: shop has ended its turn and asks for nothing\nhint: give it work with `intercom send shop PROMPT`";
+    let told = "error: shop has ended its turn without a request\nhint: give it work with `intercom send shop PROMPT`";
     assert!(never.stderr.starts_with(told), "{never:?}");
     daemon.cli(&["nudge", "shop"]).ok();
     assert_eq!(output(ended).ok().json()["phase"], "ended");
@@ -784,7 +781,7 @@ fn a_wait_ends_when_nothing_can_bring_the_session_there_any_more() {
     std::fs::write(daemon.workspace().join("go"), "").unwrap();
     let ran = output(waiting);
     assert_eq!(ran.code, 1, "{ran:?}");
-    assert!(ran.stderr.starts_with("error: shop has ended its turn and asks for nothing\n"), "{ran:?}");
+    assert!(ran.stderr.starts_with("error: shop has ended its turn without a request\n"), "{ran:?}");
     // One that is parked stays there until a person acts.
     let again = "[restart]\npolicy = 'always'\nbudget = 1\nfirst_wait = '1s'\n";
     let daemon = Daemon::quick(again);
@@ -873,7 +870,7 @@ fn the_doctor_reads_the_configuration_before_it_speaks_of_what_that_changes() {
     let on = check("", "killing");
     assert!(!on["detail"].as_str().unwrap().contains("is false"), "{on}");
     let unread = check("[daemon]\ncgroups = 3\n", "killing");
-    assert!(unread["detail"].as_str().unwrap().contains("is for the configuration to say"), "{unread}");
+    assert!(unread["detail"].as_str().unwrap().contains("depends on the configuration"), "{unread}");
     let disk = check("[limits]\nmin_free_disk_mib = 1073741824\n", "disk");
     assert_eq!(disk["status"], "wrong", "{disk}");
     assert!(disk["hint"].as_str().unwrap().contains("below 1073741824 MiB"), "{disk}");
@@ -943,7 +940,7 @@ fn a_backup_is_not_overwritten_unless_asked_to() {
 #[test]
 fn completions_need_nothing_and_name_every_verb() {
     for shell in ["bash", "zsh", "fish"] {
-        let ran = run(Command::new(crate::harness::INTERCOM).env_clear().args(["completions", shell])).ok();
+        let ran = run(Command::new(crate::INTERCOM).env_clear().args(["completions", shell])).ok();
         for verb in VERBS {
             assert!(ran.stdout.contains(verb), "{shell}: {verb}");
         }

@@ -1,8 +1,7 @@
 //! The seven cases of the protocol's test contract, through the real binary.
 
+use intercom_testkit::harness::Daemon;
 use serde_json::json;
-
-use crate::harness::Daemon;
 
 #[test]
 fn single_message_parsing() {
@@ -72,7 +71,7 @@ fn stream_eof() {
     let events = daemon.all_events(&session);
     assert_eq!(events.last().unwrap()["data"]["reason"], "stream closed");
     assert_eq!(daemon.show(&session)["phase"], "ended");
-    let reason = "stream closed: it closed its stdout during a turn, lived on, and was stopped";
+    let reason = "stream closed: it closed its stdout during a turn, kept running, and was stopped";
     assert_eq!(daemon.show(&session)["exit"]["reason"], reason);
 }
 

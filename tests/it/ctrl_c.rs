@@ -3,11 +3,11 @@
 use std::io::{BufRead as _, BufReader, Read as _};
 use std::process::{Child, Stdio};
 
+use intercom_testkit::client::PATIENCE;
+use intercom_testkit::harness::{Daemon, acp_fixture, command};
 use nix::sys::signal::{Signal, kill};
 use nix::unistd::Pid;
 use serde_json::json;
-
-use crate::harness::{Daemon, PATIENCE, acp_fixture, command};
 
 fn start(daemon: &Daemon, args: &[&str]) -> Child {
     let mut command = command(daemon.dir.path());
@@ -54,7 +54,8 @@ fn run_and_wait_end_at_once_and_say_that_the_agent_runs_on() {
     let mut stderr = String::new();
     running.stderr.take().unwrap().read_to_string(&mut stderr).unwrap();
     assert_eq!(running.wait().unwrap().code(), Some(130), "{stderr}");
-    let told = "the agent of shop is not stopped; see what it does: intercom logs -f shop; stop it: intercom stop shop\n";
+    let told =
+        "the agent of shop is not stopped; follow it: intercom logs -f shop; stop it: intercom stop shop\n";
     assert_eq!(stderr, told);
     for goal in ["idle", "ended"] {
         let waiting = start(&daemon, &["wait", "shop", "--for", goal]);

@@ -1,10 +1,9 @@
 //! Files of the state directory that are damaged while there is no daemon: the next one starts, says which file it is, and keeps every
 //! session that it can.
 
+use intercom_testkit::harness::Daemon;
 use nix::sys::signal::Signal;
 use serde_json::json;
-
-use crate::harness::Daemon;
 
 /// Ways in which a file of JSON may be damaged.
 fn damages(sound: &[u8]) -> Vec<(&'static str, Vec<u8>)> {

@@ -1,13 +1,11 @@
 //! Decisions and answers: one winner, delivered once or shown as not delivered; and how the API refuses what it must.
 
-use std::io::Write;
-use std::os::unix::net::UnixStream;
 use std::sync::Barrier;
 use std::time::{Duration, Instant};
 
+use intercom_testkit::client::Connection;
+use intercom_testkit::harness::{Daemon, fixture, of_kind, profile, refused};
 use serde_json::{Value, json};
-
-use crate::harness::{Daemon, fixture, of_kind, profile, refused};
 
 fn decide(daemon: &Daemon, clearance: &str, body: &Value) -> (u16, Value) {
     daemon.post(&format!("/api/v1/clearances/{clearance}/decision"), body)
@@ -550,13 +548,8 @@ fn a_key_is_honoured_also_after_its_first_caller_hung_up() {
     daemon.wait_status(&session, "up");
     let (path, body) = (format!("/api/v1/sessions/{session}/prompts"), json!({"text": "once"}));
     {
-        let mut impatient = UnixStream::connect(daemon.socket()).unwrap();
-        let text = body.to_string();
-        let head = format!(
-            "POST {path} HTTP/1.1\r\nhost: x\r\nidempotency-key: k\r\ncontent-length: {}\r\n\r\n",
-            text.len()
-        );
-        impatient.write_all((head + &text).as_bytes()).unwrap();
+        let mut impatient = Connection::open(&daemon.socket()).unwrap();
+        impatient.send("POST", &path, &[("idempotency-key", "k")], &body.to_string()).unwrap();
         daemon.wait_for(&session, "the prompt", |event| event["data"]["text"] == "once");
     }
     let (status, again) = keyed(&daemon, &path, &body, "k");

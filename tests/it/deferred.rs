@@ -1,11 +1,10 @@
 //! Sessions that are created without a process and started by their first prompt.
 
-use nix::sys::signal::Signal;
-use serde_json::{Value, json};
-
-use crate::harness::{
+use intercom_testkit::harness::{
     Daemon, QUICK, acp_fixture, fixture, home, http, of_kind, processes_in, profile, refused, wait_turns,
 };
+use nix::sys::signal::Signal;
+use serde_json::{Value, json};
 
 /// The fixture, to be started by its first prompt.
 #[track_caller]

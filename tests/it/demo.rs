@@ -2,10 +2,9 @@
 
 use std::process::Command;
 
+use intercom_testkit::harness::{Daemon, Ran, home, run};
 use nix::sys::signal::Signal;
 use serde_json::Value;
-
-use crate::harness::{Daemon, Ran, home, run};
 
 /// Somebody at a second terminal, who types what the first one shows.
 struct Newcomer {

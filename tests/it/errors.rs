@@ -1,8 +1,7 @@
 //! What an agent may get wrong, row by row: the stream goes on, the log shows it, and a request gets its error answer.
 
+use intercom_testkit::harness::{Daemon, of_kind, profile};
 use serde_json::{Value, json};
-
-use crate::harness::{Daemon, of_kind, profile};
 
 /// For a session whose last two steps are `status:on` and `echo:1`: what it finds in its stdin is our nudge, so that
 /// nothing but what it took before had been sent to it. All its events.
@@ -341,7 +340,9 @@ fn an_unknown_message_is_kept_to_the_letter_and_a_request_is_answered() {
 fn kept_to_the_letter(daemon: &Daemon, session: &str, kind: &str, text: &str) {
     let mut stream = daemon.follow(session);
     let kind = format!("\"kind\":\"{kind}\"");
-    let kept = std::iter::from_fn(|| stream.next_block()).find(|block| block.contains(&kind)).unwrap();
+    let kept = std::iter::from_fn(|| stream.block().unwrap().map(str::to_owned))
+        .find(|block| block.contains(&kind))
+        .unwrap();
     assert!(kept.contains(text), "{kept}");
 }
 

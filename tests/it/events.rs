@@ -1,9 +1,9 @@
 //! The log as readers get it: in order, without gaps, nothing lost and nothing twice, live or a page at a time.
 
+use intercom_testkit::client::Events;
+use intercom_testkit::harness::{Daemon, of_kind, refused};
 use nix::sys::signal::Signal;
 use serde_json::{Value, json};
-
-use crate::harness::{Daemon, Events, of_kind, refused};
 
 fn stream(daemon: &Daemon, query: &str, last: Option<u64>) -> Events {
     let last = last.map(|seq| seq.to_string());
@@ -62,7 +62,7 @@ fn ids_are_seqs_without_gaps_across_sessions_and_no_event_has_an_event_field() {
     let mut ended = 0;
     let mut events: Vec<Value> = Vec::new();
     while ended < sessions.len() {
-        let block = live.next_block().unwrap();
+        let block = live.block().unwrap().unwrap().to_owned();
         let lines: Vec<&str> = block.lines().collect();
         assert_eq!(lines.len(), 2, "{block}");
         let data =

@@ -1,9 +1,8 @@
 //! A failure is a state: seen in every list until an operator has looked at it, told by `run` and `wait`, and in words that help.
 
+use intercom_testkit::harness::{Daemon, Ran, acp_fixture, fixture, of_kind};
+use intercom_testkit::seats::{Seat, WAYS, named};
 use serde_json::{Value, json};
-
-use crate::harness::{Daemon, Ran, acp_fixture, fixture, of_kind};
-use crate::seats::{Seat, WAYS, named};
 
 /// `intercom run` of the ACP fixture agent with these switches.
 fn run_acp(daemon: &Daemon, options: &[&str], switches: &[&str]) -> Ran {
@@ -190,7 +189,7 @@ fn an_agent_that_dies_at_its_start_says_why_and_is_listed_until_somebody_has_see
         "exit:1",
     ]);
     assert_eq!(ran.code, 1, "{ran:?}");
-    let reason = "exited with code 1 before it said anything: “no model”";
+    let reason = "exited with code 1 before any output: “no model”";
     assert!(ran.stderr.starts_with(&format!("error: native failed: {reason}\n")), "{ran:?}");
     let (listed, plain) = (listed(&daemon, "?failed=true"), listed(&daemon, ""));
     assert_eq!((listed.len(), &listed[0]["failed"]["reason"], plain.len()), (1, &json!(reason), 0));
@@ -361,7 +360,7 @@ fn an_agent_whose_program_is_missing_is_named_and_has_an_age() {
     assert!(ran.stderr.contains("command not found: no-such-program"), "{ran:?}");
     let short = &id[..12];
     assert!(
-        ran.stderr.trim_end().ends_with(&format!("; then start it: `intercom resume {short}`")),
+        ran.stderr.trim_end().ends_with(&format!("; then resume it: `intercom resume {short}`")),
         "{ran:?}"
     );
     let ls = daemon.cli(&["ls"]).ok().stdout;

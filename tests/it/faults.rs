@@ -4,10 +4,11 @@ use std::process::Command;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
 
+use intercom_testkit::harness::{Daemon, SERVE, command, home, http, is_alive};
 use nix::sys::signal::Signal;
 use serde_json::{Value, json};
 
-use crate::harness::{Daemon, INTERCOM, SERVE, command, home, http, is_alive};
+use crate::INTERCOM;
 
 const AGENTS: usize = 20;
 const LINES: u64 = 100;

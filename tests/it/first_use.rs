@@ -6,10 +6,12 @@ use std::path::Path;
 use std::process::Command;
 use std::sync::atomic::{AtomicUsize, Ordering};
 
+use intercom_testkit::client::{PATIENCE, Place, exchange};
+use intercom_testkit::harness::{
+    self, Daemon, Ran, acp_fixture, alive, command, fixture, home, kill_all_in, run,
+};
 use nix::sys::signal::Signal;
 use serde_json::{Value, json};
-
-use crate::harness::{Daemon, Ran, acp_fixture, alive, command, fixture, home, kill_all_in, run};
 
 /// A directory of programs that comes first on the search path.
 fn programs(dir: &Path, scripts: &[(&str, &str)]) -> String {
@@ -63,9 +65,7 @@ fn a_demo_whose_port_is_taken_takes_the_next_free_one_and_its_link_fits_80_colum
     assert_eq!(told, url);
     assert_ne!(url, format!("http://127.0.0.1:{port}"));
     let address = url.strip_prefix("http://").unwrap();
-    let stream = std::net::TcpStream::connect(address).unwrap();
-    let request = format!("GET / HTTP/1.1\r\nhost: {address}\r\nconnection: close\r\n\r\n");
-    assert_eq!(crate::harness::http_over(stream, &request, b"").0, 200);
+    assert_eq!(exchange(Place::open_port(address), "GET", "/", &[], "").status, 200);
 }
 
 #[test]
@@ -213,13 +213,13 @@ pub(crate) fn on_a_terminal_until(daemon: &Daemon, args: &str, seen: impl Fn(&st
     let line = format!(
         "env -i TERM=xterm PATH=\"$PATH\" HOME='{dir}' INTERCOM_STATE_DIR='{dir}/state' INTERCOM_CONFIG='{dir}/config.toml' '{}' {args}; \
          echo '(end)'; exec cat",
-        crate::harness::INTERCOM
+        crate::INTERCOM
     );
     tmux(&["new-session", "-d", "-x", "80", "-y", "40", &line]);
     let start = std::time::Instant::now();
     let shown = loop {
         let shown = String::from_utf8(tmux(&["capture-pane", "-p"]).stdout).unwrap();
-        if seen(&shown) || start.elapsed() > crate::harness::PATIENCE {
+        if seen(&shown) || start.elapsed() > PATIENCE {
             break shown;
         }
         std::thread::sleep(std::time::Duration::from_millis(20));
@@ -243,7 +243,7 @@ fn ls_fits_80_columns_with_whole_ids_and_names_and_the_urgent_first() {
     assert_eq!(rows.len(), 3, "{shown}");
     assert!(shown.lines().all(|row| row.chars().count() <= 80), "{shown}");
     // A reason is whole, beside the others or below them.
-    assert!(shown.contains("\n  │ exited with code 3 before it said anything\n"), "{shown}");
+    assert!(shown.contains("\n  │ exited with code 3 before any output\n"), "{shown}");
     let order = ["dead", "a-name-of-some-length", "calm"];
     for (row, name) in rows.iter().zip(order) {
         let mut words = row.split_ascii_whitespace();
@@ -358,7 +358,7 @@ fn the_doctor_finds_shims_of_other_and_of_removed_state_directories() {
     let left = other(&doctor(&mut command(elsewhere.path())));
     assert_eq!(left["status"], "warning");
     assert!(left["detail"].as_str().unwrap().contains(&session), "{left}");
-    let serve = format!("`intercom --state-dir {} daemon restart` takes them up again", state.display());
+    let serve = format!("`intercom --state-dir {} daemon restart` reconnects to them", state.display());
     assert!(left["hint"].as_str().unwrap().contains(&serve), "{left}");
     // Whose process it is: nobody ends one by its number alone.
     let detail = left["detail"].as_str().unwrap();
@@ -373,8 +373,8 @@ fn the_doctor_finds_shims_of_other_and_of_removed_state_directories() {
     let line = hint.split('`').nth(1).unwrap();
     run(Command::new("sh").args(["-c", line])).ok();
     let start = std::time::Instant::now();
-    while !crate::harness::processes_in(ground.0.path()).is_empty() {
-        assert!(start.elapsed() < crate::harness::PATIENCE, "{line} does not end them");
+    while !harness::processes_in(ground.0.path()).is_empty() {
+        assert!(start.elapsed() < PATIENCE, "{line} does not end them");
         std::thread::sleep(std::time::Duration::from_millis(10));
     }
 }
@@ -473,8 +473,7 @@ fn a_prompt_survives_the_missing_log_in_and_is_carried_out_once() {
     // Also once somebody has seen it, nothing happens by itself.
     shell(None, &["show", "shop"]).ok();
     let ran = shell(None, &["wait", "shop", "--for", "waiting"]);
-    let told =
-        "error: shop asks for nothing, and its queue waits: its last turn failed: claude needs a login: ";
+    let told = "error: shop has no pending request, and its queue waits: its last turn failed: claude needs a login: ";
     assert!(ran.code == 1 && ran.stderr.starts_with(told), "{ran:?}");
     shell(Some("k"), &["daemon", "restart"]).ok();
     let ran = shell(Some("k"), &["resume", "shop"]);
@@ -753,7 +752,10 @@ fn the_daemon_is_shown_stopped_and_started_again_while_agents_run_on() {
     }
     let ran = daemon(&["daemon", "stop"]).ok();
     assert_eq!(ran.stdout, format!("stopped the daemon (pid {pid})\n"));
-    assert!(ran.stderr.contains("1 agent runs on without a daemon; `intercom daemon restart`"), "{ran:?}");
+    assert!(
+        ran.stderr.contains("1 agent keeps running without a daemon; `intercom daemon restart`"),
+        "{ran:?}"
+    );
     assert!(!alive(pid.as_i64().unwrap()));
     daemon(&["daemon", "restart"]).ok();
     assert_eq!(daemon(&["show", "a", "--json"]).ok().json()["phase"], "idle");
@@ -824,7 +826,7 @@ fn ls_has_no_column_without_cells_and_titles_end_with_a_word() {
     let shown = on_a_terminal(&daemon, "ls");
     let header = shown.lines().next().unwrap();
     assert!(header.ends_with("TITLE"), "every reason is below its row: {shown}");
-    assert!(shown.contains("\n  │ exited with code 3 before it said anything\n"), "{shown}");
+    assert!(shown.contains("\n  │ exited with code 3 before any output\n"), "{shown}");
     let row = shown.lines().find(|line| line.starts_with("ses_")).unwrap();
     let title = row.split_once("Please").unwrap().1.trim_end();
     let kept = format!("Please{}", title.strip_suffix('…').unwrap_or_else(|| panic!("{shown}")));

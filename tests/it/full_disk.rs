@@ -5,10 +5,11 @@ use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
 use std::time::{Duration, Instant};
 
+use intercom_testkit::harness::{Daemon, QUICK, Ran, alive, command, fixture, home};
 use nix::sys::signal::Signal;
 use serde_json::{Value, json};
 
-use crate::harness::{Daemon, INTERCOM, QUICK, Ran, alive, command, fixture, home};
+use crate::INTERCOM;
 
 /// Commands are answered within this time, whatever the disk does.
 const PROMPTLY: Duration = Duration::from_secs(5);
@@ -223,4 +224,73 @@ fn on_a_nearly_full_disk_commands_are_answered_promptly_and_only_what_succeeded_
         daemon.end_session(&waits, "kill");
     }
     assert!(outcomes.iter().any(|(prompted, ..)| *prompted == 503), "{outcomes:?}");
+}
+
+/// What was refused because nothing could be recorded was not done and is not remembered either: with the same key, it is done once.
+#[test]
+fn what_a_full_disk_refused_is_done_once_when_it_is_repeated_with_its_key() {
+    let dir = home(&format!("{QUICK}[limits]\nmin_free_disk_mib = 0\n"));
+    let Some(disk) = SmallDisk::mount(dir.path()) else { return };
+    let daemon = disk.serve(dir, "drain");
+    let talker = daemon.run(&["serve"]);
+    cli(&daemon, &["token", "create", "--name", "ana", "--role", "viewer"]).ok();
+    disk.fill(0);
+    let path = format!("/api/v1/sessions/{talker}/prompts");
+    let keyed = |n: usize| {
+        let (text, key) = (format!("status:number {n}"), format!("key-{n}"));
+        let body = json!({ "text": text }).to_string();
+        daemon.request("POST", &path, Some(&body), &[("idempotency-key", &key)])
+    };
+    // The pages that the database has already may have room for some.
+    let mut statuses: Vec<u16> = (0..40).map(|n| keyed(n).0).collect();
+    assert!(statuses.contains(&503), "{statuses:?}");
+    // Nor is a token there that nobody was told, or away that nobody saw go.
+    let made = cli(&daemon, &["token", "create", "--name", "ben", "--role", "viewer"]);
+    let revoked = cli(&daemon, &["token", "revoke", "ana"]);
+    disk.make_room();
+    let tokens = daemon.get("/api/v1/tokens").1.to_string();
+    assert_eq!(tokens.contains("ben"), made.code == 0, "{made:?} {tokens}");
+    let audit = cli(&daemon, &["audit", "--json"]).ok().stdout;
+    assert_eq!(audit.contains("token.revoked"), revoked.code == 0, "{revoked:?} {audit}");
+    for _ in 0..2 {
+        statuses = (0..40).map(|n| keyed(n).0).collect();
+        assert!(statuses.iter().all(|status| *status == 202), "{statuses:?}");
+    }
+    let prompts = daemon.get(&format!("{path}?limit=1000")).1;
+    let mut texts: Vec<&str> =
+        prompts["items"].as_array().unwrap().iter().map(|prompt| prompt["text"].as_str().unwrap()).collect();
+    texts.sort_unstable();
+    let count = texts.len();
+    texts.dedup();
+    assert_eq!((texts.len(), count), (40, 40), "each once: {texts:?}");
+    cli(&daemon, &["audit", "--verify"]).ok();
+}
+
+/// Whether it was the shim or the daemon that had no room for it, and whether the daemon was killed meanwhile.
+#[test]
+fn an_agent_that_writes_on_while_the_disk_is_full_loses_no_line() {
+    for is_killed in [false, true] {
+        let dir = home(&format!("{QUICK}[limits]\nmin_free_disk_mib = 0\n"));
+        let gate = dir.path().join("gate");
+        let Some(disk) = SmallDisk::mount(dir.path()) else { return };
+        let mut daemon = disk.serve(dir, "leave");
+        let wait = format!("wait-file:{}", gate.display());
+        let session = daemon.run(&["status:up", &wait, "flood:2000:1000", "exit:0"]);
+        daemon.wait_status(&session, "up");
+        disk.fill(32 * 1024);
+        std::fs::write(&gate, "").unwrap();
+        let read_only = |daemon: &mut Daemon| {
+            let warnings = daemon.get("/api/v1/health").1["warnings"].to_string();
+            warnings.contains("read-only").then_some(())
+        };
+        daemon.until("the daemon to find the disk full", read_only);
+        if is_killed {
+            let (dir, _) = daemon.end(Signal::SIGKILL);
+            daemon = disk.serve(dir, "leave");
+        }
+        disk.make_room();
+        let numbers = crate::leftovers::flooded(&daemon.all_events(&session));
+        assert_eq!(numbers, (1..=2000).collect::<Vec<u64>>(), "is_killed: {is_killed}");
+        cli(&daemon, &["audit", "--verify"]).ok();
+    }
 }

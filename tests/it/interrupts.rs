@@ -1,10 +1,9 @@
 //! Interrupts: a turn ends with its agent's word or after a silence, and no late word ends the next one.
 
+use intercom_testkit::harness::{Daemon, of_kind, profile, wait_turns};
+use intercom_testkit::seats::{Seat, Way, named};
 use nix::sys::signal::Signal;
 use serde_json::{Value, json};
-
-use crate::harness::{Daemon, of_kind, profile, wait_turns};
-use crate::seats::{Seat, Way, named};
 
 /// An agent that does not confirm an interrupt is waited for briefly.
 const BRIEF: &str = "[acp]\ninterrupt_quiet_seconds = 0.3\n";

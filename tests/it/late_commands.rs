@@ -1,8 +1,7 @@
 //! Commands that come too late: the error says what happened, the hint names a command that works, and nothing is said twice.
 
+use intercom_testkit::harness::Daemon;
 use serde_json::json;
-
-use crate::harness::Daemon;
 
 /// The error and the hint of a command that fails.
 #[track_caller]

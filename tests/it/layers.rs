@@ -185,7 +185,12 @@ fn what_is_pure_does_no_input_and_output() {
             "crates/redact/",
             "crates/daemon/src/session",
         ];
-        if is_test(&path) || !pure.iter().any(|pure| path.to_str().unwrap().starts_with(pure)) {
+        // Where links lead is asked of the file system, in one file; samples are for tests only.
+        let is_exempt = ["crates/policy/src/paths.rs", "crates/types/src/samples.rs"]
+            .map(Path::new)
+            .contains(&path.as_path());
+        let is_pure = pure.iter().any(|pure| path.to_str().unwrap().starts_with(pure));
+        if is_test(&path) || is_exempt || !is_pure {
             continue;
         }
         let code = code(&text);

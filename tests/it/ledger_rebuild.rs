@@ -1,10 +1,9 @@
 //! The ledger of a damaged database, made again from its log while agents run on.
 
+use intercom_testkit::harness::{self, Daemon, command, run};
 use nix::sys::signal::Signal;
 use rusqlite::Connection;
 use serde_json::json;
-
-use crate::harness::{Daemon, command, run};
 
 #[test]
 fn a_damaged_ledger_is_made_again_from_the_log_and_the_agent_gets_its_answer() {
@@ -19,7 +18,7 @@ fn a_damaged_ledger_is_made_again_from_the_log_and_the_agent_gets_its_answer() {
     let refused = daemon.cli(&["doctor", "--rebuild-ledger"]);
     assert_eq!(refused.code, 1);
     assert!(refused.stderr.contains("uses the state directory"), "{refused:?}");
-    assert!(refused.stderr.contains("hint: stop it first; agents run on: "), "{refused:?}");
+    assert!(refused.stderr.contains("hint: stop it first; agents keep running: "), "{refused:?}");
     let sound = daemon.cli(&["doctor", "--rebuild-ledger", "--dry-run"]).ok();
     assert_eq!(sound.stdout.lines().count(), 1, "{sound:?}");
     assert!(sound.stdout.starts_with("the ledger agrees with the log: 2 rows from "), "{sound:?}");
@@ -48,7 +47,7 @@ fn a_damaged_ledger_is_made_again_from_the_log_and_the_agent_gets_its_answer() {
     let changed = format!("{first}  status was approved, is denied in the log; decided_by was mallory, is ");
     assert!(rebuilt.stdout.contains(&format!("{second}  was missing\n")), "{rebuilt:?}");
     assert!(rebuilt.stdout.contains(&changed), "{rebuilt:?}");
-    assert!(rebuilt.stdout.contains("the ledger was made anew from the log: 2 rows from "), "{rebuilt:?}");
+    assert!(rebuilt.stdout.contains("the ledger was rebuilt from the log: 2 rows from "), "{rebuilt:?}");
 
     let daemon = Daemon::start_in(dir, &[], &[]);
     assert_eq!(daemon.get(&format!("/api/v1/clearances/{first}")).1, shown);
@@ -60,10 +59,10 @@ fn a_damaged_ledger_is_made_again_from_the_log_and_the_agent_gets_its_answer() {
 
 #[test]
 fn a_ledger_is_not_made_where_there_is_no_database_or_of_another_machine() {
-    let dir = crate::harness::home("");
+    let dir = harness::home("");
     let none = run(command(dir.path()).args(["doctor", "--rebuild-ledger"]));
     assert_eq!(none.code, 1, "{none:?}");
-    assert!(none.stderr.contains("nothing was started with this state directory yet"), "{none:?}");
+    assert!(none.stderr.contains("no daemon has used this state directory yet"), "{none:?}");
     let elsewhere = run(command(dir.path())
         .env("INTERCOM_URL", "http://127.0.0.1:9")
         .args(["doctor", "--rebuild-ledger"]));

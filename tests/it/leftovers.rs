@@ -2,11 +2,12 @@
 
 use std::time::{Duration, Instant};
 
+use intercom_testkit::client::PATIENCE;
+use intercom_testkit::harness::{Daemon, QUICK, command, is_alive, of_kind, run};
 use nix::sys::signal::{Signal, kill};
 use nix::unistd::Pid;
 use serde_json::{Value, json};
 
-use crate::harness::{Daemon, PATIENCE, QUICK, command, is_alive, of_kind, run};
 use crate::trees::marked;
 
 /// Without cgroups, so that every process has to be found.
@@ -18,11 +19,13 @@ fn shim(daemon: &Daemon, session: &str) -> Pid {
     Pid::from_raw(i32::try_from(meta["shim"]["pid"].as_i64().unwrap()).unwrap())
 }
 
-/// Ways out of the tree that leave one trace each: the mark, the kernel session, the pipe of stdout, the mark of another thread.
+/// Ways out of the tree that leave one trace each: the mark, the kernel session, the pipe of stdout and that of stderr, the mark of
+/// another thread.
 const WAYS: &[&str] = &[
     "grandchild:setsid,double,nohup:hang",
     "grandchild:double,clean,nohup:hang",
     "grandchild:setsid,double,clean,nohup,stdout:hang",
+    "grandchild:setsid,double,clean,nohup,stderr:hang",
     "grandchild:setsid,double,nohup:leaderless",
 ];
 
@@ -90,8 +93,120 @@ fn what_outlives_daemon_and_shim_is_listed_by_doctor_and_ended_by_the_next_daemo
     assert!(left.is_empty(), "{left:?} of {pids:?} are left");
 }
 
+/// Processes that do what they can not to be recognised, except that they keep one trace each.
+const DISGUISES: &str = r#"
+import ctypes, json, os, signal, subprocess, sys, time
+
+def report(message, **more):
+    print(json.dumps({"method": "status/update", "params": {"message": message, **more}}), flush=True)
+
+def escape(go):
+    read, write = os.pipe()
+    if os.fork() == 0:
+        os.setsid()
+        if os.fork():
+            os._exit(0)
+        nowhere = os.open("/dev/null", os.O_RDWR)
+        for fd in (0, 1, 2):
+            os.dup2(nowhere, fd)
+        os.write(write, b"%d" % os.getpid())
+        go()
+    os.wait()
+    report("escaped", pid=int(os.read(read, 64)))
+
+def named(name):
+    def go():
+        ctypes.CDLL(None).prctl(15, name)
+        time.sleep(600)
+    return go
+
+def burdened():
+    mark = os.environ["INTERCOM_SESSION"]
+    env = {"N%d" % n: "x" * 100000 for n in range(12)}
+    env["INTERCOM_SESSION"] = mark
+    os.execve("/bin/sleep", ["sleep", "600"], env)
+
+def still():
+    os.kill(os.getpid(), signal.SIGSTOP)
+    time.sleep(600)
+
+def in_the_terminal():
+    os.execv("/bin/sleep", [") Z 1 1 1 ()", "600"])
+
+def apart():
+    # With a process id of its own counting, where that is allowed.
+    ctypes.CDLL(None).unshare(0x20000000)
+    if os.fork() == 0:
+        os.setsid()
+        time.sleep(600)
+    time.sleep(600)
+
+names = [b") Z 1 1 1 1 1 1", b"a\nb) S 1", b"\xff\xfe ((", b")"]
+ways = [named(name) for name in names] + [burdened, still, in_the_terminal, apart]
+for way in ways:
+    escape(way)
+report("up")
+sys.stdin.read()
+time.sleep(600)
+"#;
+
+#[test]
+fn what_outlives_a_killed_shim_is_found_in_any_disguise() {
+    let daemon = Daemon::with_config(&format!("{QUICK}{SWEPT}"));
+    std::fs::write(daemon.workspace().join("agent.py"), DISGUISES).unwrap();
+    let body = json!({ "command": "python3", "args": ["agent.py"], "workspace": daemon.workspace() });
+    let session = daemon.started(body);
+    daemon.wait_status(&session, "up");
+    let events = daemon.so_far(&session);
+    let escaped = events.iter().filter(|event| event["data"]["message"] == "escaped");
+    let pids: Vec<Value> = escaped.map(|event| event["data"]["pid"].clone()).collect();
+    assert_eq!(pids.len(), 8);
+    assert!(marked(&session).len() > pids.len(), "those in a namespace of their own have children");
+    kill(shim(&daemon, &session), Signal::SIGKILL).unwrap();
+    daemon.wait_kind(&session, "session.ended");
+    let left: Vec<&Value> = pids.iter().filter(|pid| has_threads(pid)).collect();
+    assert!(left.is_empty() && marked(&session).is_empty(), "{left:?} of {pids:?} are left");
+}
+
+/// What is ended because of its traces is the agent's, and nobody who looks a little like it.
+#[test]
+fn whoever_only_resembles_what_outlives_a_killed_shim_stays() {
+    let daemon = Daemon::with_config(&format!("{QUICK}{SWEPT}"));
+    let session = daemon.run(&["ignore:eof", "status:up", "serve"]);
+    let other = daemon.run(&["status:up", "serve"]);
+    for session in [&session, &other] {
+        daemon.wait_status(session, "up");
+    }
+    let dir = daemon.dir.path().join(format!("state/agents/{session}/1"));
+    let longer = format!("{session}0");
+    let bystander = |name: &str, value: &str| {
+        let mut sleep = std::process::Command::new("sleep");
+        sleep.arg("600").env(name, value).current_dir(&dir);
+        sleep.spawn().unwrap()
+    };
+    let mut bystanders = [
+        bystander("INTERCOM_SESSION", &longer),
+        bystander("INTERCOM_SESSION", &session[..session.len() - 1]),
+        bystander("INTERCOM_SESSION", &other),
+        bystander("MY_INTERCOM_SESSION", &session),
+        bystander("WORDS", &format!("INTERCOM_SESSION={session}")),
+        bystander("INTERCOM_TERMINAL", &session),
+    ];
+    kill(shim(&daemon, &session), Signal::SIGKILL).unwrap();
+    daemon.wait_kind(&session, "session.ended");
+    let gone = bystanders.iter_mut().filter_map(|child| child.try_wait().unwrap()).count();
+    for child in &mut bystanders {
+        child.kill().ok(); // it may have ended by itself
+        child.wait().unwrap();
+    }
+    assert_eq!(gone, 0, "of the bystanders");
+    daemon.prompt(&other, "status:still there");
+    daemon.wait_status(&other, "still there");
+    daemon.end_session(&other, "stop");
+}
+
 /// The numbers of flooded lines, in the order of the log.
-fn flooded(events: &[Value]) -> Vec<u64> {
+pub(crate) fn flooded(events: &[Value]) -> Vec<u64> {
     let said = events.iter().filter_map(|event| event["data"]["message"].as_str()?.strip_prefix("flood "));
     said.filter_map(|text| text.split(' ').next()?.parse().ok()).collect()
 }

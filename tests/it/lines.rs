@@ -1,8 +1,7 @@
 //! What people read in one line: what a clearance would run or change, and agents whose words look like ours.
 
+use intercom_testkit::harness::{Daemon, of_kind};
 use serde_json::{Value, json};
-
-use crate::harness::{Daemon, of_kind};
 
 fn named(daemon: &Daemon, name: &str, steps: &[&str]) -> String {
     daemon.run_with(steps, json!({ "name": name }))

@@ -1,8 +1,7 @@
 //! The log as people read it: messages that nobody needs are left out, and long text below an entry is cut.
 
+use intercom_testkit::harness::{Daemon, acp_fixture};
 use serde_json::json;
-
-use crate::harness::{Daemon, acp_fixture};
 
 #[test]
 fn answers_that_are_over_and_titles_without_a_title_are_left_out_of_the_log() {

@@ -1,18 +1,16 @@
 //! Codes, tokens and cookies are in no log, however much is logged and wherever it goes.
 
-use std::io::{Read as _, Write as _};
-use std::net::TcpStream;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 
+use intercom_testkit::client::{PATIENCE, Place, exchange};
+use intercom_testkit::harness::{Daemon, PORT, command, fixture, home, kill_all_in, run, sign_in};
+use intercom_testkit::seats::Seat;
 use nix::sys::signal::{Signal, kill};
 use nix::unistd::Pid;
 use serde_json::{Value, json};
 
-use crate::harness::{Daemon, INTERCOM, PATIENCE, command, fixture, home, kill_all_in, run};
-use crate::seats::{Place, Seat};
-
-const PORT: &str = "[api]\nlisten = \"127.0.0.1:0\"\n";
+use crate::INTERCOM;
 
 /// Every file of a run but the database, whose token hashes and messages are no log.
 fn files(dir: &Path) -> Vec<PathBuf> {
@@ -42,27 +40,9 @@ fn check_hidden(dir: &Path, secrets: &[(&str, &str)]) {
     }
 }
 
-fn url(dir: &Path) -> String {
-    let about = std::fs::read(dir.join("state/daemon.json")).unwrap();
-    let about: Value = serde_json::from_slice(&about).unwrap();
-    about["url"].as_str().unwrap().to_owned()
-}
-
-/// A request over the port, with these headers; the status and the whole answer.
-fn over_port(url: &str, line: &str, headers: &str, body: &str) -> (u16, String) {
-    let address = url.strip_prefix("http://").unwrap();
-    let request = format!(
-        "{line} HTTP/1.1\r\nhost: {address}\r\norigin: {url}\r\nx-intercom: 1\r\nconnection: close\r\n\
-         content-type: application/json\r\ncontent-length: {}\r\n{headers}\r\n{body}",
-        body.len()
-    );
-    let mut stream = TcpStream::connect(address).unwrap();
-    stream.set_read_timeout(Some(PATIENCE)).unwrap();
-    stream.write_all(request.as_bytes()).unwrap();
-    let mut answer = String::new();
-    stream.read_to_string(&mut answer).unwrap();
-    let status = answer.split(' ').nth(1).and_then(|status| status.parse().ok());
-    (status.unwrap_or_else(|| panic!("{answer}")), answer)
+/// A request over the port, with these headers.
+fn over_port(address: &str, path: &str, headers: &[(&str, &str)]) -> u16 {
+    exchange(Place::open_port(address), "GET", path, headers, "").status
 }
 
 #[test]
@@ -71,34 +51,30 @@ fn no_code_and_no_token_is_in_any_log_however_much_is_logged() {
     let mut daemon = Daemon::start_in(home(PORT), &[], &[("RUST_LOG", "trace")]);
     daemon.until("the console's address", |daemon| daemon.log().contains("The console is at ").then_some(()));
     assert!(!daemon.log().contains("#code="), "{}", daemon.log());
-    let url = url(daemon.dir.path());
+    let address = daemon.address();
     let made = daemon.cli(&["token", "create", "--name", "ana", "--role", "admin", "--json"]).ok().json();
     let token = made["token"].as_str().or(made["secret"].as_str()).unwrap_or_else(|| panic!("{made}"));
     let link = daemon.cli(&["console"]).ok().stdout;
     let code = link.trim().split_once("#code=").unwrap().1;
-    let refused = format!("authorization: Bearer {WRONG}\r\n");
-    assert_eq!(over_port(&url, "GET /api/v1/sessions", &refused, "").0, 401);
-    let allowed = format!("authorization: Bearer {token}\r\n");
-    for line in ["GET /api/v1/sessions", "GET /api/v1/audit", "GET /metrics", "GET /api/v1/none", "GET /acp"]
-    {
-        over_port(&url, line, &allowed, "");
+    let refused = format!("Bearer {WRONG}");
+    assert_eq!(over_port(&address, "/api/v1/sessions", &[("authorization", &refused)]), 401);
+    let allowed = format!("Bearer {token}");
+    for path in ["/api/v1/sessions", "/api/v1/audit", "/metrics", "/api/v1/none", "/acp"] {
+        over_port(&address, path, &[("authorization", &allowed)]);
     }
-    let (status, answer) =
-        over_port(&url, "POST /api/v1/web/sessions", "", &json!({ "code": code }).to_string());
-    assert!([200, 201].contains(&status), "{status} {answer}");
-    let (_, cookie) = answer.split_once("set-cookie: ").unwrap_or_else(|| panic!("{answer}"));
-    let cookie = cookie.split(';').next().unwrap();
-    assert_eq!(over_port(&url, "GET /api/v1/sessions", &format!("cookie: {cookie}\r\n"), "").0, 200);
+    let answer = sign_in(&address, &json!({ "code": code }));
+    assert!([200, 201].contains(&answer.status), "{answer:?}");
+    let cookie = answer.cookie();
+    assert_eq!(over_port(&address, "/api/v1/sessions", &[("cookie", cookie)]), 200);
     let cookie = cookie.split_once('=').unwrap().1;
-    let again = over_port(&url, "POST /api/v1/web/sessions", "", &json!({ "code": code }).to_string());
-    assert_eq!(again.0, 401, "it works once: {again:?}");
-    over_port(&url, "POST /api/v1/web/sessions", "", &json!({ "token": token }).to_string());
+    let again = sign_in(&address, &json!({ "code": code }));
+    assert_eq!(again.status, 401, "it works once: {again:?}");
+    sign_in(&address, &json!({ "token": token }));
     let session = daemon.run(&["status:hello", "exit:0"]);
     daemon.all_events(&session);
     let secrets =
         [("the code", code), ("the token", token), ("a wrong token", WRONG), ("the cookie", cookie)];
     // The detailed lines are really there, also those about whoever showed the token.
-    let address = url.strip_prefix("http://").unwrap().to_owned();
     let mut seat = Seat::websocket(&Place::Port { address, token: Some(token.to_owned()) });
     seat.ok("initialize", json!({ "protocolVersion": 1 }));
     seat.refused("session/prompt", json!({ "sessionId": "ses_none", "prompt": [] }), -32002);

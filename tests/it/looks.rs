@@ -4,10 +4,11 @@ use std::io::{BufRead, BufReader};
 use std::process::Stdio;
 use std::time::{Duration, Instant};
 
+use intercom_testkit::client::PATIENCE;
+use intercom_testkit::harness::{Daemon, command, run, wait_turns};
 use serde_json::json;
 
 use crate::first_use::{on_a_terminal, on_a_terminal_until};
-use crate::harness::{Daemon, PATIENCE, command, run, wait_turns};
 
 /// The words of a screen that is wrapped between words only are the words of the same text on one line.
 fn words(text: &str) -> Vec<String> {
@@ -133,12 +134,10 @@ fn times_inside_of_a_line_are_local_with_their_zone() {
     daemon.wait_kind(&session, "stall.snoozed");
     let until = daemon.show(&session)["standing"]["snoozed_until"].as_str().unwrap().to_owned();
     let logs = zone(&["logs", &session]);
-    let line =
-        logs.lines().find(|line| line.contains("left in peace until")).unwrap_or_else(|| panic!("{logs}"));
+    let line = logs.lines().find(|line| line.contains("snoozed until")).unwrap_or_else(|| panic!("{logs}"));
     assert!(line.contains(" IST by ") && !line.contains(&until[..16]), "{line}");
     let utc = zone(&["--utc", "logs", &session]);
-    let line =
-        utc.lines().find(|line| line.contains("left in peace until")).unwrap_or_else(|| panic!("{utc}"));
+    let line = utc.lines().find(|line| line.contains("snoozed until")).unwrap_or_else(|| panic!("{utc}"));
     let shown = until[..19].replace('T', " ");
     assert!(line.contains(&format!("{shown} UTC by ")), "{line}: {until}");
     // A refusal of the daemon, too.

@@ -9,11 +9,10 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::{Duration, Instant};
 
+use intercom_testkit::harness::{Daemon, Ran, acp_fixture, command, home, kill_all_in, output, run};
 use nix::sys::signal::{Signal, kill};
 use nix::unistd::Pid;
 use serde_json::{Value, json};
-
-use crate::harness::{Daemon, Ran, acp_fixture, command, home, kill_all_in, output, run};
 
 /// An absence of the daemon is noticed within this time, far below the 30 s that `run` waits for its agent.
 const AT_ONCE: Duration = Duration::from_secs(10);
@@ -42,7 +41,7 @@ fn commands(hint: &str) -> Vec<String> {
 fn follow_advice(dir: &Path, line: &str) -> Ran {
     let mut shell = Command::new("sh");
     let rest = line.strip_prefix("intercom ").unwrap_or_else(|| panic!("{line}"));
-    shell.args(["-c", &format!("exec '{}' {rest}", crate::harness::INTERCOM)]).env_clear();
+    shell.args(["-c", &format!("exec '{}' {rest}", crate::INTERCOM)]).env_clear();
     let own = command(dir);
     shell.envs(own.get_envs().filter_map(|(key, value)| Some((key, value?))));
     run(&mut shell)
@@ -124,7 +123,7 @@ fn run_and_resume_notice_a_killed_daemon_at_once_and_their_advice_works() {
         assert!(began.elapsed() < AT_ONCE, "{:?}", began.elapsed());
         assert_eq!(ran.code, 1, "{verb}: {ran:?}");
         let (error, hint) = ran.stderr.split_once("hint: ").unwrap_or_else(|| panic!("{verb}: {ran:?}"));
-        assert_eq!(error, "error: the daemon went away; the agent of shop runs on without it\n", "{verb}");
+        assert_eq!(error, "error: the daemon went away; the agent of shop keeps running\n", "{verb}");
         let [restart, logs] = &commands(hint)[..] else { panic!("{hint}") };
         assert_eq!((restart.as_str(), logs.as_str()), ("intercom daemon restart", "intercom logs -f shop"));
         follow_advice(dir, restart).ok();
@@ -247,7 +246,7 @@ fn commands_in_flight_say_that_nobody_knows_and_where_to_look() {
             "{args:?}: {ran:?}"
         );
         let hint = format!(
-            "hint: get the daemon back with `intercom daemon restart`, then see whether it was done: `intercom {place}`\n"
+            "hint: get the daemon back with `intercom daemon restart`, then check whether it was done: `intercom {place}`\n"
         );
         assert!(ran.stderr.ends_with(&hint), "{args:?}: {ran:?}");
     }

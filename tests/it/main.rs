@@ -34,7 +34,6 @@ mod failures;
 mod faults;
 mod first_use;
 mod full_disk;
-mod harness;
 mod interrupts;
 mod late_commands;
 mod layers;
@@ -54,13 +53,11 @@ mod presets;
 mod process;
 mod protocol_doc;
 mod quarantine;
-mod seats;
+mod quorum;
 mod serve;
 mod sessions;
 mod shapes;
 mod shim_peers;
-#[path = "../fixtures/slack.rs"]
-mod slack;
 mod slack_bridge;
 mod slack_fake;
 mod stalls;
@@ -71,3 +68,5 @@ mod trees;
 mod viewers;
 mod web;
 mod webhook;
+
+const INTERCOM: &str = env!("CARGO_BIN_EXE_intercom");

@@ -1,8 +1,7 @@
 //! `openapi.json` is true: what the daemon really answers is what it says it answers.
 
+use intercom_testkit::harness::{self, Daemon};
 use serde_json::{Value, json};
-
-use crate::harness::Daemon;
 
 struct Described<'a> {
     daemon: &'a Daemon,
@@ -17,8 +16,7 @@ impl Described<'_> {
         let path = format!("/api/v1{}{query}", template.replace("{id}", id));
         let body = body.map(ToString::to_string);
         let headers = [("accept", "application/json")];
-        let (status, text) =
-            crate::harness::http(&self.daemon.socket(), method, &path, body.as_deref(), &headers);
+        let (status, text) = harness::http(&self.daemon.socket(), method, &path, body.as_deref(), &headers);
         let operation = &self.document["paths"][format!("/api/v1{template}")][method.to_ascii_lowercase()];
         let answer = &operation["responses"][status.to_string()];
         let answer = if answer.is_null() { &operation["responses"]["default"] } else { answer };
@@ -60,7 +58,7 @@ fn every_answer_is_as_described() {
     assert_eq!(document["openapi"], "3.1.0");
     let mut described = Described { daemon: &daemon, document, tried: Vec::new() };
     let start = json!({
-        "command": crate::harness::fixture(), "workspace": daemon.workspace(), "name": "shop", "prompt": "[]",
+        "command": harness::fixture(), "workspace": daemon.workspace(), "name": "shop", "prompt": "[]",
         "args": [r#"clearance:1:{"title":"May I?","file_path":"a.rs","diff":"+a","risk_level":"low","command":"cargo test"}"#, "question:2:How?", "answer:1", "serve"],
     });
     let session = described.call("POST", "/sessions", "", "", Some(&start));
@@ -116,8 +114,7 @@ fn every_answer_is_as_described() {
     described.call("POST", "/sessions/{id}/seen", &id, "", Some(&json!({})));
     described.call("POST", "/sessions/{id}/snooze", &id, "", Some(&json!({ "for": "1m" })));
     described.call("POST", "/sessions/{id}/ladder", &id, "", Some(&json!({ "ladder": "off" })));
-    let later =
-        json!({ "command": crate::harness::fixture(), "workspace": daemon.workspace(), "defer": true });
+    let later = json!({ "command": harness::fixture(), "workspace": daemon.workspace(), "defer": true });
     let later = described.call("POST", "/sessions", "", "", Some(&later))["id"].as_str().unwrap().to_owned();
     described.call("POST", "/sessions/{id}/agent", &later, "", Some(&json!({ "agent": "demo" })));
     described.call("POST", "/sessions/{id}/preset", &later, "", Some(&json!({ "preset": "safe" })));

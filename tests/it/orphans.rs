@@ -3,10 +3,9 @@
 
 use std::path::Path;
 
+use intercom_testkit::harness::{self, Daemon, QUICK, home, is_alive, of_kind, refused};
 use nix::sys::signal::Signal;
 use serde_json::{Value, json};
-
-use crate::harness::{Daemon, QUICK, home, is_alive, of_kind, refused};
 
 /// Ends the daemon with `kill -9` and starts another one on the copy of its database.
 fn restored(daemon: Daemon, copy: &Path) -> Daemon {
@@ -85,7 +84,7 @@ fn an_agent_that_a_restored_database_does_not_know_is_seen_logged_refused_and_st
     let pid = daemon.show(&second)["pid"].clone();
 
     let daemon = restored_after(daemon, &copy, |dir| {
-        let doctor = crate::harness::run(crate::harness::command(dir).args(["doctor", "--json"])).json();
+        let doctor = harness::run(harness::command(dir).args(["doctor", "--json"])).json();
         let check = doctor["checks"].as_array().unwrap().iter().find(|check| check["name"] == "orphans");
         let detail = check.unwrap_or_else(|| panic!("{doctor:#}"))["detail"].as_str().unwrap().to_owned();
         assert!(detail.contains(&second) && !detail.contains(&first), "{detail}");

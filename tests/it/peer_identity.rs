@@ -1,14 +1,15 @@
 //! A caller on the unix socket is the process that connected, and no other that has its number or its socket later.
 
-use std::io::{Read, Write};
 use std::os::fd::OwnedFd;
 use std::os::unix::net::UnixStream;
 use std::process::{Command, Stdio};
 
+use intercom_testkit::client::{Answer, Connection};
+use intercom_testkit::harness::{Daemon, SERVE, command, home, output, run};
 use serde_json::json;
 
-use crate::access::{address, token};
-use crate::harness::{Daemon, INTERCOM, PATIENCE, SERVE, command, connect, home, output, run};
+use crate::INTERCOM;
+use crate::access::token;
 
 /// In a pid namespace of its own: starts a daemon and an agent. A child of the agent connects, leaves the connection to a
 /// child of its own, and exits. Then a person's process gets the pid that connected, and the agent sends its request.
@@ -106,7 +107,7 @@ fn a_pid_that_a_person_has_now_does_not_let_the_agent_in_that_had_it() {
 }
 
 /// Two requests over one connection that `opener` opened: one while it runs, one after it has exited, spoken by us.
-fn before_and_after_its_exit(daemon: &Daemon) -> (String, String) {
+fn before_and_after_its_exit(daemon: &Daemon) -> (Answer, Answer) {
     let (ours, theirs) = UnixStream::pair().unwrap();
     let script = "import socket,sys; s=socket.socket(socket.AF_UNIX); s.connect(sys.argv[1]); \
                   p=socket.socket(fileno=0); socket.send_fds(p,[b'x'],[s.fileno()]); p.recv(1)";
@@ -116,11 +117,11 @@ fn before_and_after_its_exit(daemon: &Daemon) -> (String, String) {
         .stdin(Stdio::from(OwnedFd::from(theirs)))
         .spawn()
         .unwrap();
-    let mut stream = received(&ours);
-    let before = ask(&mut stream);
+    let mut connection = Connection::over(received(&ours));
+    let before = ask(&mut connection);
     drop(ours);
     assert!(opener.wait().unwrap().success());
-    (before, ask(&mut stream))
+    (before, ask(&mut connection))
 }
 
 /// The socket that the other process has sent.
@@ -141,26 +142,19 @@ fn received(from: &UnixStream) -> UnixStream {
     }
 }
 
-/// The head of the answer to a request that only admins may make.
-fn ask(stream: &mut UnixStream) -> String {
-    stream.set_read_timeout(Some(PATIENCE)).unwrap();
-    stream.write_all(b"GET /api/v1/tokens HTTP/1.1\r\nhost: intercom\r\n\r\n").unwrap();
-    let mut answer = vec![0; 4096];
-    let read = stream.read(&mut answer).unwrap();
-    String::from_utf8_lossy(&answer[..read]).into_owned()
+/// The answer to a request that only admins may make.
+fn ask(connection: &mut Connection) -> Answer {
+    connection.request("GET", "/api/v1/tokens", &[], "").unwrap()
 }
 
 #[test]
 fn a_connection_ends_to_be_its_openers_when_the_opener_has_exited() {
     let daemon = Daemon::start();
     let (before, after) = before_and_after_its_exit(&daemon);
-    assert!(
-        before.starts_with("HTTP/1.1 200"),
-        "while its opener runs, a passed socket is the opener's: {before}"
-    );
-    assert!(after.starts_with("HTTP/1.1 403") && after.contains("unknown_process"), "{after}");
-    let mut own = connect(&daemon.socket()).unwrap();
-    assert!(ask(&mut own).starts_with("HTTP/1.1 200") && ask(&mut own).starts_with("HTTP/1.1 200"));
+    assert_eq!(before.status, 200, "while its opener runs, a passed socket is the opener's: {before:?}");
+    assert!(after.status == 403 && after.body.contains("unknown_process"), "{after:?}");
+    let mut own = Connection::open(&daemon.socket()).unwrap();
+    assert!(ask(&mut own).status == 200 && ask(&mut own).status == 200);
 }
 
 /// Calls from one address of this machine after the other, and adds an address of its own meanwhile. Prints an answer per
@@ -205,7 +199,7 @@ fn check_addresses(flags: &[&str], listen: &str, sources: &[&str]) {
     unshare.envs(command(dir.path()).get_envs().filter_map(|(name, value)| Some((name, value?))));
     let socket = dir.path().join("state/intercom.sock");
     let daemon = Daemon::launch(dir, &mut unshare, |_| socket);
-    let notes = |sources: &str| format!("{} {} {sources}", address(&daemon), token(&daemon, "ana", "admin"));
+    let notes = |sources: &str| format!("{} {} {sources}", daemon.address(), token(&daemon, "ana", "admin"));
     std::fs::write(daemon.workspace().join("notes"), notes(&sources.join(" "))).unwrap();
     std::fs::write(daemon.workspace().join("caller.py"), CALLER).unwrap();
     let (status, session) = daemon.ask_to_start(json!({ "command": "python3", "args": ["caller.py"] }));

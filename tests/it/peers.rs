@@ -2,9 +2,10 @@
 
 use std::path::{Path, PathBuf};
 
+use intercom_testkit::harness::{Daemon, of_kind, wait_turns};
 use serde_json::json;
 
-use crate::harness::{Daemon, INTERCOM, of_kind, wait_turns};
+use crate::INTERCOM;
 
 /// Installed by `scripts/peers`.
 pub(crate) fn peer(name: &str) -> PathBuf {

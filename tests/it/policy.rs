@@ -2,11 +2,10 @@
 
 use std::time::Instant;
 
+use intercom_testkit::harness::{self, Daemon, QUICK, home, of_kind, profile, refused, wait_turns};
 use nix::sys::signal::{Signal, kill};
 use nix::unistd::Pid;
 use serde_json::{Value, json};
-
-use crate::harness::{Daemon, QUICK, home, of_kind, profile, refused, wait_turns};
 
 /// An agent that asks once, and reports its answer.
 fn asks(params: &Value) -> Vec<String> {
@@ -110,11 +109,11 @@ fn whom_a_rule_wants_asked_decides() {
     let url = about["url"].as_str().unwrap();
     let approve = |name: &str| {
         let token = daemon.cli(&["token", "create", "--name", name, "--role", "approver"]).ok().stdout;
-        let mut command = crate::harness::command(daemon.dir.path());
-        crate::harness::run(command.args(["approve", &id, "--url", url]).env("INTERCOM_TOKEN", token.trim()))
+        let mut command = harness::command(daemon.dir.path());
+        harness::run(command.args(["approve", &id, "--url", url]).env("INTERCOM_TOKEN", token.trim()))
     };
     let ana = approve("ana");
-    assert!(ana.stderr.contains("this one is for ben to approve"), "{}", ana.stderr);
+    assert!(ana.stderr.contains("only ben may approve this"), "{}", ana.stderr);
     assert_eq!(approve("ben").code, 0);
 }
 

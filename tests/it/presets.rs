@@ -1,10 +1,10 @@
 //! Presets bind: what they forbid is denied before any rule, whoever asks and in whatever way.
 
+use intercom_testkit::harness::{Daemon, QUICK, acp_fixture, of_kind, refused, wait_turns};
 use nix::sys::signal::Signal;
 use serde_json::{Value, json};
 
 use crate::access::{call, token, with_port};
-use crate::harness::{Daemon, QUICK, acp_fixture, of_kind, refused, wait_turns};
 
 /// Everything is allowed, by a rule.
 const ALL: &str = "[[rule]]\nname = 'all'\nrisk = 'critical'\nthen = 'allow'\n";

@@ -5,11 +5,10 @@ use std::sync::mpsc;
 use std::thread;
 use std::time::{Duration, Instant};
 
+use intercom_testkit::harness::{self, Daemon, alive, kill_all_in, processes_in};
 use nix::sys::signal::{Signal, kill};
 use nix::unistd::Pid;
 use serde_json::{Value, json};
-
-use crate::harness::{Daemon, alive, kill_all_in, processes_in};
 
 /// The waits after the interrupt, after stdin is closed, and after SIGTERM.
 fn waits(seconds: [f64; 3]) -> String {
@@ -121,7 +120,7 @@ fn an_agent_that_ignores_everything_is_killed_after_the_last_wait() {
 
 #[test]
 fn a_profile_may_have_waits_of_its_own() {
-    let fixture = crate::harness::fixture();
+    let fixture = harness::fixture();
     let daemon = Daemon::with_config(&format!(
         "{}[agents.deaf]\ncommand = {fixture:?}\nargs = ['ignore:TERM', 'status:ready', 'hang']\n\
          [agents.deaf.stop]\nafter_interrupt_seconds = 0\nafter_stdin_closed_seconds = 0.1\nafter_sigterm_seconds = 0.1\n",

@@ -1,8 +1,7 @@
 //! The agents printed in `docs/PROTOCOL.md` work as they are.
 
+use intercom_testkit::harness::Daemon;
 use serde_json::{Value, json};
-
-use crate::harness::Daemon;
 
 /// The only block of this language in the document.
 fn agent(language: &str) -> String {

@@ -1,8 +1,7 @@
 //! One line never ends a session: blanks that are none to JSON, and lines at which the daemon itself fails.
 
+use intercom_testkit::harness::{Daemon, QUICK, home, http, of_kind};
 use serde_json::{Value, json};
-
-use crate::harness::{Daemon, QUICK, home, http, of_kind};
 
 /// VT, FF, NEL, NBSP, EM SPACE, LINE SEPARATOR, IDEOGRAPHIC SPACE.
 const BLANKS: &[&str] = &["\u{b}", "\u{c}", "\u{85}", "\u{a0}", "\u{2003}", "\u{2028}", "\u{3000}"];
@@ -153,7 +152,7 @@ fn a_command_at_which_the_daemon_fails_is_taken_back_and_the_session_goes_on() {
     assert_eq!(daemon.get(&format!("/api/v1/clearances/{clearance}")).1["status"], "pending");
 
     // Loudly.
-    assert!(daemon.log().contains("failed at a command, and took it back"), "{}", daemon.log());
+    assert!(daemon.log().contains("a command failed and was undone"), "{}", daemon.log());
     let warnings = daemon.get("/api/v1/health").1["warnings"].to_string();
     assert!(warnings.contains("failed at 1 commands"), "{warnings}");
     let doctor = daemon.cli(&["doctor", "--json"]).json();

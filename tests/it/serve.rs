@@ -7,13 +7,15 @@ use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 use std::time::{Duration, Instant};
 
+use intercom_testkit::client::PATIENCE;
+use intercom_testkit::harness::{
+    Daemon, SERVE, alive, command, fixture, home, kill_all_in, processes_in, run,
+};
 use nix::sys::signal::{Signal, kill};
 use nix::unistd::Pid;
 use serde_json::{Value, json};
 
-use crate::harness::{
-    Daemon, INTERCOM, PATIENCE, SERVE, alive, command, fixture, home, kill_all_in, processes_in, run,
-};
+use crate::INTERCOM;
 
 fn mode(path: &Path) -> u32 {
     path.metadata().unwrap_or_else(|error| panic!("{}: {error}", path.display())).permissions().mode()
@@ -187,7 +189,7 @@ fn a_database_of_a_newer_version_is_refused_and_left_alone() {
     let ran = run(command(dir.path()).arg("serve"));
     assert_eq!((ran.code, ran.stdout.as_str()), (1, ""));
     assert!(ran.stderr.contains(file.to_str().unwrap()), "{ran:?}");
-    assert!(ran.stderr.contains("schema version 9999; this intercom knows versions up to "), "{ran:?}");
+    assert!(ran.stderr.contains("schema version 9999; this intercom supports versions up to "), "{ran:?}");
     assert_eq!(std::fs::read(&file).unwrap(), before);
     assert!(!dir.path().join("state/intercom.sock").exists());
 }

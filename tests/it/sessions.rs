@@ -2,9 +2,8 @@
 
 use std::os::unix::fs::PermissionsExt;
 
+use intercom_testkit::harness::{Daemon, QUICK, fixture, of_kind, profile, refused};
 use serde_json::{Value, json};
-
-use crate::harness::{Daemon, QUICK, fixture, of_kind, profile, refused};
 
 #[track_caller]
 fn phase(daemon: &Daemon, session: &str, expected: &str) -> Value {

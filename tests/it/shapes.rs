@@ -1,8 +1,7 @@
 //! Shapes of requests and messages that hide what they are about, through the real binary.
 
+use intercom_testkit::harness::{Daemon, QUICK, of_kind};
 use serde_json::{Value, json};
-
-use crate::harness::{Daemon, QUICK, of_kind};
 
 const RULES: &str = r#"
 [[rule]]

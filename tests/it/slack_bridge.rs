@@ -2,11 +2,10 @@
 
 use std::path::Path;
 
+use intercom_testkit::harness::{self, Daemon, home};
+use intercom_testkit::slack::{APP_TOKEN, BOT_TOKEN, CHANNEL, FakeSlack, Message};
 use nix::sys::signal::Signal;
 use serde_json::{Value, json};
-
-use crate::harness::{Daemon, home};
-use crate::slack::{APP_TOKEN, BOT_TOKEN, CHANNEL, FakeSlack, Message};
 
 mod aside;
 mod attack;
@@ -174,7 +173,7 @@ fn audit(office: &Office, action: &str) -> Vec<Value> {
 
 /// A number of the metrics.
 fn figure(daemon: &Daemon, name: &str) -> u64 {
-    let text = crate::harness::http(&daemon.socket(), "GET", "/metrics", None, &[]).1;
+    let text = harness::http(&daemon.socket(), "GET", "/metrics", None, &[]).1;
     let line = text.lines().find_map(|line| line.strip_prefix(name)?.strip_prefix(' '));
     line.unwrap_or_else(|| panic!("{name} in {text}")).parse().unwrap()
 }

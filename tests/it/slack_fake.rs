@@ -4,16 +4,16 @@
 mod rules;
 
 use std::io::{BufRead, BufReader};
-use std::net::TcpStream;
 use std::path::Path;
 use std::process::{Child, Command, Stdio};
 use std::sync::mpsc::{Receiver, channel};
 
+use intercom_testkit::client::{Answer, PATIENCE, Place, exchange};
+use intercom_testkit::harness::run;
+use intercom_testkit::slack::{APP_TOKEN, BOT_TOKEN, BOT_USER, CHANNEL, FakeSlack};
 use serde_json::{Value, json};
 
-use crate::harness::{PATIENCE, http_over, run};
 use crate::peers::peer;
-use crate::slack::{APP_TOKEN, BOT_TOKEN, BOT_USER, CHANNEL, FakeSlack};
 
 /// An app on one of the SDKs: see the tables at the top of `tests/peers/python/slack.py`.
 struct App {
@@ -246,16 +246,13 @@ fn post(slack: &FakeSlack, method: &str, token: Option<&str>, args: &Value) -> (
 }
 
 fn post_to(host: &str, path: &str, token: Option<&str>, args: &Value) -> (u16, String) {
-    let body = args.to_string();
-    let auth = token.map_or(String::new(), |token| format!("authorization: Bearer {token}\r\n"));
-    let head = format!(
-        "POST {path} HTTP/1.1\r\nhost: {host}\r\nconnection: close\r\n{auth}content-type: application/json\r\n\
-         content-length: {}\r\n\r\n",
-        body.len()
-    );
-    let stream = TcpStream::connect(host).unwrap();
-    stream.set_read_timeout(Some(PATIENCE)).unwrap();
-    http_over(stream, &head, body.as_bytes())
+    let answer = call(host, path, token, args);
+    (answer.status, answer.body)
+}
+
+fn call(host: &str, path: &str, token: Option<&str>, args: &Value) -> Answer {
+    let place = Place::Port { address: host.to_owned(), token: token.map(str::to_owned) };
+    exchange(&place, "POST", path, &[("content-type", "application/json")], &args.to_string())
 }
 
 fn host(slack: &FakeSlack) -> String {

@@ -3,11 +3,10 @@
 use std::net::TcpListener;
 use std::time::Duration;
 
+use intercom_testkit::harness::{Daemon, QUICK, home, of_kind, profile, refused};
 use nix::sys::signal::{Signal, kill};
 use nix::unistd::Pid;
 use serde_json::{Value, json};
-
-use crate::harness::{Daemon, QUICK, home, of_kind, profile, refused};
 
 /// A second for everything, and less for an interrupt: its prompt must be written before the next step is due.
 const HASTY: &str = "[acp]\ninterrupt_quiet_seconds = 0.2\n[stall]\nsilent_after = '1s'\nno_cpu_after = '1s'\nstopped_after = '1s'\nverify = '1s'\n";
@@ -74,7 +73,7 @@ fn a_sleeper_is_nudged_and_recovers() {
     });
     assert_eq!(said["data"]["message"], line["params"]["message"]);
     assert_eq!(daemon.show(&session)["standing"]["state"], "idle");
-    assert!(daemon.cli(&["logs", &session]).ok().stdout.contains("recovered after nudge 1, "));
+    assert!(daemon.cli(&["logs", &session]).ok().stdout.contains(" after nudge 1, by "));
 }
 
 #[test]
@@ -83,7 +82,7 @@ fn who_ignores_everything_is_climbed_to_the_end_once() {
     let session = daemon.run_agent("deaf");
     wait_step(&daemon, &session, "nudge 1");
     let ls = daemon.cli(&["ls"]).ok().stdout;
-    assert!(ls.contains("stuck ") && ls.contains("nothing said, nothing runs; nudged 1/2"), "{ls}");
+    assert!(ls.contains("stuck ") && ls.contains("no output, nothing runs; nudged 1/2"), "{ls}");
     // Started again, nobody tells it what to do, which people are told; it falls asleep in the same way: so they are again.
     let first = daemon.wait_for(&session, "people", |event| event["data"]["step"] == "escalate");
     assert_eq!(first["data"]["state"], "idle");
@@ -104,7 +103,7 @@ fn who_ignores_everything_is_climbed_to_the_end_once() {
     assert_eq!((prompts.len(), &prompts[0]["data"]["by"]), (1, &json!("intercom")));
     let shown = daemon.show(&session);
     assert_eq!((&shown["generation"], &shown["phase"]), (&json!(2), &json!("working")));
-    assert_eq!(shown["standing"]["done"], "nothing has helped: over to you");
+    assert_eq!(shown["standing"]["done"], "nothing has helped: please take over");
 }
 
 #[test]
@@ -114,7 +113,7 @@ fn a_dead_connection_is_found_and_named() {
     let connect = format!("connect:{}", listener.local_addr().unwrap());
     let session = daemon.run(&["status:go", &connect, "status:back", "turn-end", "serve"]);
     let step = wait_step(&daemon, &session, "alert");
-    assert_eq!(step["why"], "stuck 1s: nothing said, 1 connection without traffic");
+    assert_eq!(step["why"], "stuck 1s: no output, 1 connection without traffic");
     drop(listener.accept().unwrap());
     daemon.wait_kind(&session, "stall.recovered");
 }
@@ -176,7 +175,7 @@ fn snooze_and_ladder_are_peoples_own() {
     let daemon = hasty("");
     let session = daemon.run(&["status:go", "hang"]);
     wait_step(&daemon, &session, "alert");
-    assert!(daemon.cli(&["snooze", &session, "30m"]).ok().stdout.contains("is left in peace until "));
+    assert!(daemon.cli(&["snooze", &session, "30m"]).ok().stdout.contains("is snoozed until "));
     let ls = daemon.cli(&["ls"]).ok().stdout;
     assert!(ls.contains("snoozed for "), "{ls}");
     assert_eq!(daemon.cli(&["ladder", &session]).ok().stdout, "on, as configured in [stall]\n");
@@ -302,7 +301,7 @@ fn who_dies_again_and_again_is_parked_with_its_last_words() {
     let session = daemon.run_agent("weak");
     let parked = daemon.wait_kind(&session, "session.parked")["data"].clone();
     assert_eq!(parked["stderr_tail"], "boom\n");
-    let reason = "stream closed, and was started again 2 times within 10m before";
+    let reason = "stream closed, and was restarted 2 times within 10m before";
     assert!(
         parked["reason"] == reason || parked["reason"] == reason.replace("stream closed", "exited"),
         "{parked}"

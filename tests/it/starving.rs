@@ -1,14 +1,12 @@
 //! Callers without a right to anything cost the daemon little, and operators do not wait for them.
 
-use std::io::{Read, Write};
-use std::net::TcpStream;
-use std::os::unix::net::UnixStream;
 use std::time::{Duration, Instant};
 
+use intercom_testkit::client::Connection;
+use intercom_testkit::harness::{Daemon, sign_in};
 use serde_json::json;
 
 use crate::access::with_port;
-use crate::harness::{Daemon, connect};
 
 /// A person does not notice less than this. On a busy machine everything takes longer, also with nobody else there.
 const UNNOTICED: Duration = Duration::from_millis(500);
@@ -50,16 +48,7 @@ fn a_guess_at_the_door_of_the_console_costs_no_look_at_other_processes() {
     // Somebody has many files open: to look at all of them takes a while.
     let files: Vec<_> = (0..3000).map(|_| std::fs::File::open("/dev/null").unwrap()).collect();
     let guess = || {
-        let body = r#"{"code":"0123456789abcdef"}"#;
-        let head = format!(
-            "POST /api/v1/web/sessions HTTP/1.1\r\nhost: {address}\r\nconnection: close\r\norigin: http://{address}\r\n\
-             x-intercom: 1\r\ncontent-type: application/json\r\ncontent-length: {}\r\n\r\n{body}",
-            body.len()
-        );
-        let mut stream = TcpStream::connect(&address).unwrap();
-        stream.write_all(head.as_bytes()).unwrap();
-        let mut answer = String::new();
-        stream.read_to_string(&mut answer).unwrap();
+        let answer = sign_in(&address, &json!({ "code": "0123456789abcdef" })).body;
         assert!(answer.contains("bad_code") || answer.contains("too_many_failures"), "{answer}");
     };
     guess();
@@ -126,21 +115,18 @@ fn operators_do_not_wait_for_thousands_of_watchers() {
     let daemon = Daemon::start();
     let (socket, usual) = (daemon.socket(), typical_wait(&daemon, || true));
     nix::sys::resource::setrlimit(nix::sys::resource::Resource::RLIMIT_NOFILE, most, most).unwrap();
-    let watching = std::thread::spawn(move || -> Vec<UnixStream> {
+    let watching = std::thread::spawn(move || -> Vec<Connection> {
         let watch = |_| {
-            let mut stream = connect(&socket).unwrap();
-            stream.write_all(b"GET /api/v1/events HTTP/1.1\r\nhost: x\r\n\r\n").unwrap();
-            stream
+            let mut connection = Connection::open(&socket).unwrap();
+            connection.send("GET", "/api/v1/events", &[], "").unwrap();
+            connection
         };
         (0..watchers).map(watch).collect()
     });
     let wait = typical_wait(&daemon, || watching.is_finished());
     // Each of them is answered: none was turned away for being many.
-    for mut stream in watching.join().unwrap() {
-        let mut head = [0; 12];
-        stream.set_read_timeout(Some(crate::harness::PATIENCE)).unwrap();
-        stream.read_exact(&mut head).unwrap();
-        assert_eq!(&head, b"HTTP/1.1 200");
+    for mut connection in watching.join().unwrap() {
+        assert_eq!(connection.head().unwrap().status, 200);
     }
     assert!(wait < UNNOTICED + usual * BUSY, "{wait:?}, usually {usual:?}");
 }

@@ -1,9 +1,8 @@
 //! Agents outlive the daemon: killed at every step, it loses nothing, doubles nothing, and finds its agents again.
 
+use intercom_testkit::harness::{self, Daemon, fixture, home, http, is_alive};
 use nix::sys::signal::Signal;
 use serde_json::{Value, json};
-
-use crate::harness::{Daemon, fixture, home, http, is_alive};
 
 /// What the fixture was sent, line by line, as it reported itself.
 fn received(events: &[Value]) -> Vec<Value> {
@@ -48,7 +47,7 @@ fn a_killed_daemon_finds_its_agents_again_and_nothing_is_lost_or_doubled() {
 
 #[test]
 fn a_daemon_that_leaves_its_agents_says_so_and_names_them() {
-    let dir = crate::harness::home(crate::harness::QUICK);
+    let dir = harness::home(harness::QUICK);
     let daemon = Daemon::start_in(dir, &["--on-stop", "leave"], &[]);
     let session = daemon.run(&["status:up", "serve"]);
     daemon.wait_status(&session, "up");
@@ -247,7 +246,7 @@ fn killed_at_every_step_from_launch_to_exit_it_delivers_each_message_once() {
         if ["launch.committed", "command.committed", "command.performed"].contains(&point) {
             // No process was there yet: the session is shown as lost, and nothing else happened.
             let reason = daemon.wait_kind(&session, "session.ended")["data"]["reason"].clone();
-            assert_eq!(reason, "lost: it never came to run", "{point}");
+            assert_eq!(reason, "lost: it was never started", "{point}");
             continue;
         }
         // Undecided if it died before the commit; then, and only then, it is decided now.
@@ -370,7 +369,7 @@ fn a_session_whose_task_fails_ends_visibly_with_its_agent_and_the_others_go_on()
     let session = daemon.run_with(&["status:hello", "serve"], json!({ "name": "unlucky" }));
     let pid = daemon.show(&session)["pid"].clone();
     let ended = daemon.wait_kind(&session, "session.ended");
-    assert_eq!(ended["data"]["reason"], "intercom failed; its log says how");
+    assert_eq!(ended["data"]["reason"], "intercom failed; its log has the details");
     daemon.until("its agent has gone", |_| (!is_alive(&pid)).then_some(()));
     daemon.post(&format!("/api/v1/sessions/{other}/nudge"), &json!({ "message": "still there?" }));
     daemon.wait_status(&other, "received");

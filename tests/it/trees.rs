@@ -1,9 +1,8 @@
 //! Stop means stopped: whatever an agent has forked, and wherever it has gone, nothing is left.
 
+use intercom_testkit::harness::{self, Daemon, is_alive};
 use nix::sys::signal::Signal;
 use serde_json::{Value, json};
-
-use crate::harness::{Daemon, is_alive};
 
 /// Ways to get away. Each is deaf to SIGTERM as well, so that only the end of the ladder helps.
 const FLAGS: &[&str] =
@@ -149,7 +148,7 @@ fn the_ladder_goes_on_when_the_daemon_dies_in_the_middle_of_it() {
     let path = format!("/api/v1/sessions/{session}/stop");
     let stopping = std::thread::spawn(move || {
         // The daemon dies before it answers.
-        std::panic::catch_unwind(|| crate::harness::http(&socket, "POST", &path, Some("{}"), &[])).ok();
+        std::panic::catch_unwind(|| harness::http(&socket, "POST", &path, Some("{}"), &[])).ok();
     });
     daemon.wait_kind(&session, "session.stopping");
     daemon.wait_for(&session, "the interrupt", |event| {

@@ -1,38 +1,21 @@
 //! Viewers do not read secrets, also not those that an agent streams in pieces, wherever they look.
 
-use std::net::TcpStream;
-use std::os::unix::net::UnixListener;
-use std::path::{Path, PathBuf};
-
+use intercom_testkit::client::{Events, Place};
+use intercom_testkit::harness::{self, Daemon, QUICK, http};
+use intercom_testkit::seats::{Seat, fixture};
 use serde_json::{Value, json};
 
 use crate::access::{token, with_port};
-use crate::harness::{Daemon, Events, QUICK, http};
-use crate::seats::{self, Place, Seat, fixture};
 
 const SECRET: &str = "ghp_16C7e42F292c6912E7710c838347Ae178B4a";
 const CLOUD: &str = "AKIA2E0A8F3B244C9986";
 const KEY: &str = "-----BEGIN RSA PRIVATE KEY-----\nMIIEvQIBADANBgkqhkiG9w0BAQEFAASCBKcwggSj\nAgEAAoIBAQC7VJTUt9Us8cKj\n-----END RSA PRIVATE KEY-----";
 
-/// A daemon, the header of a viewer, and a socket that leads to the daemon's port: on its own socket everybody is who they are.
-fn with_viewer() -> (Daemon, String, PathBuf) {
+/// A daemon, and its port for a viewer: on its own socket everybody is who they are.
+fn with_viewer() -> (Daemon, Place) {
     let (daemon, address) = with_port(QUICK);
-    let viewer = format!("Bearer {}", token(&daemon, "ana", "viewer"));
-    let path = daemon.dir.path().join("port.sock");
-    let listener = UnixListener::bind(&path).unwrap();
-    std::thread::spawn(move || {
-        for from in listener.incoming().map_while(Result::ok) {
-            let Ok(to) = TcpStream::connect(&address) else { return };
-            let (mut from_again, mut to_again) = (from.try_clone().unwrap(), to.try_clone().unwrap());
-            std::thread::spawn(move || std::io::copy(&mut from_again, &mut to_again));
-            std::thread::spawn(move || {
-                let (mut from, mut to) = (from, to);
-                std::io::copy(&mut to, &mut from).ok();
-                from.shutdown(std::net::Shutdown::Both).ok();
-            });
-        }
-    });
-    (daemon, viewer, path)
+    let token = Some(token(&daemon, "ana", "viewer"));
+    (daemon, Place::Port { address, token })
 }
 
 fn words(events: &[Value]) -> String {
@@ -49,8 +32,8 @@ fn leaks(text: &str) -> bool {
     })
 }
 
-fn page(port: &Path, viewer: &str, query: &str) -> Vec<Value> {
-    let headers = [("authorization", viewer), ("accept", "application/json")];
+fn page(port: &Place, query: &str) -> Vec<Value> {
+    let headers = [("accept", "application/json")];
     let (status, text) = http(port, "GET", &format!("/api/v1/events?{query}"), None, &headers);
     assert_eq!(status, 200, "{text}");
     assert!(!leaks(&text), "{query}: {text}");
@@ -80,18 +63,17 @@ fn streaming() -> String {
 
 #[test]
 fn a_secret_that_is_streamed_in_pieces_reaches_no_viewer() {
-    let (daemon, viewer, port) = with_viewer();
+    let (daemon, port) = with_viewer();
     let session = daemon.run_acp(&[&streaming()]);
     daemon.prompt(&session, "go");
     daemon.wait_kind(&session, "turn.ended");
 
     // As it is streamed.
-    let headers = [("authorization", viewer.as_str())];
     for path in [format!("/api/v1/events?after=0&session={session}"), "/api/v1/events?after=0".to_owned()] {
         let (mut seen, mut resume) = (Vec::new(), 0);
-        let mut events = Events::open(&port, &path, &headers);
-        while let Some(block) = events.next_block() {
-            assert!(!leaks(&block), "{block}");
+        let mut events = Events::open(&port, &path, &[]);
+        while let Some(block) = events.block().unwrap() {
+            assert!(!leaks(block), "{block}");
             resume = block.lines().find_map(|line| line.strip_prefix("id: ")).unwrap().parse().unwrap();
             let data = block.lines().find_map(|line| line.strip_prefix("data: ")).unwrap();
             seen.push(serde_json::from_str::<Value>(data).unwrap());
@@ -111,11 +93,11 @@ fn a_secret_that_is_streamed_in_pieces_reaches_no_viewer() {
     // Page by page, wherever pages begin and end.
     let all = daemon.so_far(&session);
     let last = all.last().unwrap()["seq"].as_u64().unwrap();
-    let whole = words(&page(&port, &viewer, &format!("after=0&limit=1000&session={session}")));
+    let whole = words(&page(&port, &format!("after=0&limit=1000&session={session}")));
     for limit in [1, 2, 3, 5, 8] {
         let (mut after, mut forth) = (0, Vec::new());
         loop {
-            let items = page(&port, &viewer, &format!("after={after}&limit={limit}&session={session}"));
+            let items = page(&port, &format!("after={after}&limit={limit}&session={session}"));
             let Some(newest) = items.last() else { break };
             after = newest["seq"].as_u64().unwrap();
             forth.extend(items);
@@ -123,7 +105,7 @@ fn a_secret_that_is_streamed_in_pieces_reaches_no_viewer() {
         assert_eq!(words(&forth), whole, "{limit} at a time");
         let (mut before, mut back) = (last + 1, Vec::new());
         loop {
-            let items = page(&port, &viewer, &format!("before={before}&limit={limit}&session={session}"));
+            let items = page(&port, &format!("before={before}&limit={limit}&session={session}"));
             let Some(oldest) = items.first() else { break };
             before = oldest["seq"].as_u64().unwrap();
             back.splice(0..0, items);
@@ -133,7 +115,7 @@ fn a_secret_that_is_streamed_in_pieces_reaches_no_viewer() {
 
     // As a file.
     let path = format!("/api/v1/sessions/{session}/log");
-    let (status, file) = http(&port, "GET", &path, None, &headers);
+    let (status, file) = http(&port, "GET", &path, None, &[]);
     assert_eq!(status, 200);
     assert!(!leaks(&file), "{file}");
     let lines: Vec<Value> = file.lines().map(|line| serde_json::from_str(line).unwrap()).collect();
@@ -145,7 +127,7 @@ fn a_secret_that_is_streamed_in_pieces_reaches_no_viewer() {
 /// An agent may put anything between the halves of a secret that readers leave out when they join the message.
 #[test]
 fn an_aside_between_the_halves_of_a_secret_does_not_show_it_to_a_viewer() {
-    let (daemon, viewer, port) = with_viewer();
+    let (daemon, port) = with_viewer();
     let (first, second) = SECRET.split_at(20);
     for aside in [
         r#"update:{"sessionUpdate":"_foo"}"#,
@@ -159,7 +141,7 @@ fn an_aside_between_the_halves_of_a_secret_does_not_show_it_to_a_viewer() {
         let session = daemon.run_acp(&[&format!("script:{script}")]);
         daemon.prompt(&session, "go");
         daemon.wait_kind(&session, "turn.ended");
-        let seen = page(&port, &viewer, &format!("after=0&limit=1000&session={session}"));
+        let seen = page(&port, &format!("after=0&limit=1000&session={session}"));
         assert!(!leaks(&words(&seen)), "{aside}: {}", words(&seen));
         assert!(words(&seen).ends_with(" end"), "{aside}: {}", words(&seen));
     }
@@ -167,7 +149,7 @@ fn an_aside_between_the_halves_of_a_secret_does_not_show_it_to_a_viewer() {
 
 #[test]
 fn half_of_a_secret_is_held_while_the_others_go_on() {
-    let (daemon, viewer, port) = with_viewer();
+    let (daemon, port) = with_viewer();
     let (first, second) = SECRET.split_at(20);
     let script = json!([format!("say:The token: {first}"), "wait-file:go", format!("say:{second}")]);
     let (one, other) = (daemon.run_acp(&[&format!("script:{script}")]), daemon.run(&["serve"]));
@@ -176,22 +158,21 @@ fn half_of_a_secret_is_held_while_the_others_go_on() {
     daemon.prompt(&other, "status:meanwhile");
     daemon.wait_status(&other, "meanwhile");
 
-    let headers = [("authorization", viewer.as_str())];
-    let mut events = Events::open(&port, "/api/v1/events?after=0", &headers);
+    let mut events = Events::open(&port, "/api/v1/events?after=0", &[]);
     let (mut resume, mut text) = (String::new(), String::new());
     while !text.contains("meanwhile") {
-        text = events.next_block().expect("what the other said");
+        text = events.block().unwrap().expect("what the other said").to_owned();
         assert!(!leaks(&text), "{text}");
         resume = text.lines().find_map(|line| line.strip_prefix("id: ")).unwrap().to_owned();
     }
-    assert!(page(&port, &viewer, &format!("after=0&limit=1000&session={one}")).len() > 3);
+    assert!(page(&port, &format!("after=0&limit=1000&session={one}")).len() > 3);
 
     // Whoever comes back now has missed nothing.
     std::fs::write(daemon.workspace().join("go"), "").unwrap();
     daemon.wait_kind(&one, "turn.ended");
     let path = format!("/api/v1/events?after={resume}&session={one}");
     let mut seen = Vec::new();
-    for event in Events::open(&port, &path, &headers) {
+    for event in Events::open(&port, &path, &[]) {
         assert!(!leaks(&event.to_string()), "{event}");
         let is_end = event["kind"] == "turn.ended";
         seen.push(event);
@@ -204,9 +185,9 @@ fn half_of_a_secret_is_held_while_the_others_go_on() {
 
 #[test]
 fn a_secret_that_is_streamed_in_pieces_reaches_no_viewer_over_acp() {
-    let mut daemon = Daemon::quick(&format!("{}{}", fixture(&[&streaming()]), seats::PORT));
+    let daemon = Daemon::quick(&format!("{}{}", fixture(&[&streaming()]), harness::PORT));
     let session = daemon.run_agent("fixture");
-    let place = Place::port(&mut daemon, "viewer");
+    let place = Place::port(&daemon, "viewer");
     let mut seats = [Seat::websocket(&place), Seat::http(&place)];
     for seat in &mut seats {
         seat.ok("initialize", json!({ "protocolVersion": 1 }));
@@ -259,6 +240,10 @@ fn told_otherwise() -> Vec<Vec<String>> {
         vec![say("a", first), "title:so".to_owned(), say("a", second)],
         vec![say("a", first), "mode:code".to_owned(), say("a", second)],
         vec![say("a", first), say("a", ""), say("a", second)],
+        // Values on other lines than their names.
+        vec![say("a", "password: |\n  hunter2"), say("a", "hunter2\nuser: ana"), think("Done")],
+        vec![say("a", "- name: DB_PASSWORD\n"), say("a", "  value: hunter2"), say("a", "hunter2\n")],
+        vec![say("a", "PASSWORD='a8f3k2m9\n"), say("a", "hunter2"), say("a", "hunter2'\n")],
         vec![
             say("a", first),
             update(json!({ "sessionUpdate": "agent_message_chunk", "content": { "type": "text" } })),
@@ -285,6 +270,20 @@ fn told_otherwise() -> Vec<Vec<String>> {
             ),
             call(json!({ "content": [{ "type": "content", "content": { "type": "text", "text": KEY } },
                          { "type": "diff", "path": ".env", "oldText": null, "newText": format!("T={SECRET}\n") }] })),
+            // Names behind their values, around them, in other letters, and documents in strings of documents.
+            r#"update:{"sessionUpdate":"tool_call","toolCallId":"d","title":"t","rawInput":{"value":"hunter2hunter2","name":"DB_PASSWORD"}}"#
+                .to_owned(),
+            call(json!({ "rawInput": { "Name": "DB_PASSWORD", "Value": "hunter2hunter2" } })),
+            call(json!({ "rawInput": { "secrets": [{ "name": "db", "value": "hunter2hunter2" }] } })),
+            call(json!({ "rawInput": { "password": "a\"hunter2hunter2\nhunter2hunter2" } })),
+            call(
+                json!({ "rawInput": json!({ "env": [{ "name": "PASSWORD", "value": "hunter2hunter2" }] }).to_string() }),
+            ),
+            call(
+                json!({ "rawInput": json!({ "deep": json!({ "passwords": ["hunter2hunter2"] }).to_string() }).to_string() }),
+            ),
+            call(json!({ "rawInput": { "args": ["curl", "--user=ana:hunter2hunter2", "x"] } })),
+            call(json!({ "rawInput": { "PASSWORD=hunter2hunter2": { "x": 1 } } })),
             call(json!({ "locations": [{ "path": format!("/x/{SECRET}") }] })),
             call(json!({ "_meta": { "token": "hunter2hunter2", SECRET: {} } })),
         ],
@@ -306,15 +305,15 @@ fn told_otherwise() -> Vec<Vec<String>> {
 
 #[test]
 fn no_kind_of_message_shows_a_secret_to_a_viewer() {
-    let (daemon, viewer, port) = with_viewer();
-    let headers = [("authorization", viewer.as_str()), ("accept", "application/json")];
+    let (daemon, port) = with_viewer();
+    let headers = [("accept", "application/json")];
     for steps in told_otherwise() {
         let session = daemon.run_acp(&[&format!("script:{}", json!(steps))]);
         daemon.prompt(&session, "go");
         daemon.wait_for(&session, "the end", |event| {
             event["kind"] == "turn.ended" || event["kind"] == "turn.failed"
         });
-        let seen = page(&port, &viewer, &format!("after=0&limit=1000&session={session}"));
+        let seen = page(&port, &format!("after=0&limit=1000&session={session}"));
         // Whoever joins all that each kind of message says.
         for kind in ["agent_message_chunk", "agent_thought_chunk", "user_message_chunk"] {
             let of_kind = |event: &&Value| event["data"]["update"]["sessionUpdate"] == kind;
@@ -325,10 +324,9 @@ fn no_kind_of_message_shows_a_secret_to_a_viewer() {
             let text = http(&port, "GET", &format!("/api/v1/sessions/{session}{path}"), None, &headers).1;
             assert!(!leaks(&text), "{path}: {steps:#?}: {text}");
         }
-        let mut events =
-            Events::open(&port, &format!("/api/v1/events?after=0&session={session}"), &headers[..1]);
-        while let Some(block) = events.next_block() {
-            assert!(!leaks(&block), "{block}");
+        let mut events = Events::open(&port, &format!("/api/v1/events?after=0&session={session}"), &[]);
+        while let Some(block) = events.block().unwrap() {
+            assert!(!leaks(block), "{block}");
             if block.contains("turn.ended") || block.contains("turn.failed") {
                 break;
             }

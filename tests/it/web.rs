@@ -1,41 +1,12 @@
 //! The web console's doors: what is served to whom, how one signs in, and how one is shown out.
 
-use std::io::{BufRead, BufReader, Read, Write};
-use std::net::TcpStream;
+use std::io::Read;
 use std::time::Duration;
 
-use flate2::read::GzDecoder;
+use intercom_testkit::client::{Answer, Events, Place, exchange};
+use intercom_testkit::harness::{Daemon, PORT, refused, sign_in};
 use nix::sys::signal::Signal;
 use serde_json::{Value, json};
-
-use crate::harness::{Daemon, refused};
-
-const PORT: &str = "[api]\nlisten = \"127.0.0.1:0\"\n";
-
-struct Answer {
-    status: u16,
-    head: String,
-    /// Unpacked, if it came packed.
-    body: String,
-}
-
-impl Answer {
-    fn json(&self) -> Value {
-        serde_json::from_str(&self.body).unwrap_or(Value::Null)
-    }
-
-    fn header(&self, name: &str) -> Option<&str> {
-        self.head.lines().find_map(|line| {
-            let (key, value) = line.split_once(": ")?;
-            key.eq_ignore_ascii_case(name).then(|| value.trim())
-        })
-    }
-
-    /// `name=value` of the cookie that was set.
-    fn cookie(&self) -> String {
-        self.header("set-cookie").unwrap().split(';').next().unwrap().to_owned()
-    }
-}
 
 struct Browser {
     address: String,
@@ -44,64 +15,59 @@ struct Browser {
 
 impl Browser {
     fn of(daemon: &Daemon) -> Self {
-        let about = std::fs::read_to_string(daemon.dir.path().join("state/daemon.json")).unwrap();
-        let about: Value = serde_json::from_str(&about).unwrap();
-        let address = about["url"].as_str().unwrap().trim_start_matches("http://").to_owned();
-        Self { address, cookie: None }
+        Self { address: daemon.address(), cookie: None }
     }
 
-    fn send(&self, method: &str, path: &str, headers: &str, body: &str) -> Answer {
-        let cookie = self.cookie.as_ref().map(|cookie| format!("cookie: {cookie}\r\n")).unwrap_or_default();
-        let mut stream = TcpStream::connect(&self.address).unwrap();
-        let (host, length) = (&self.address, body.len());
-        write!(
-            stream,
-            "{method} {path} HTTP/1.1\r\nhost: {host}\r\nconnection: close\r\n{cookie}{headers}content-length: {length}\r\n\r\n{body}"
-        )
-        .unwrap();
-        let mut reader = BufReader::new(stream);
-        let mut head = String::new();
-        while !head.ends_with("\r\n\r\n") && reader.read_line(&mut head).unwrap() > 0 {}
-        let status = head.split(' ').nth(1).unwrap().parse().unwrap();
-        let mut answer = Answer { status, head, body: String::new() };
-        let body = &mut answer.body;
-        if answer.head.contains("content-encoding: gzip") {
-            GzDecoder::new(reader).read_to_string(body).unwrap();
-        } else {
-            reader.read_to_string(body).unwrap();
-        }
-        answer
+    fn send(&self, method: &str, path: &str, headers: &[(&str, &str)], body: &str) -> Answer {
+        let cookie = self.cookie.as_deref().map(|cookie| ("cookie", cookie));
+        let headers = [headers, cookie.as_slice()].concat();
+        exchange(Place::open_port(&self.address), method, path, &headers, body)
     }
 
     /// As [`Self::get`], by a client that accepts gzip.
     fn get_packed(&self, path: &str) -> Answer {
-        let answer = self.send("GET", path, "accept: application/json\r\naccept-encoding: br, gzip\r\n", "");
+        let headers = [("accept", "application/json"), ("accept-encoding", "br, gzip")];
+        let answer = self.send("GET", path, &headers, "");
         assert_eq!(answer.header("content-encoding"), Some("gzip"), "{path}");
         answer
     }
 
     fn get(&self, path: &str) -> Answer {
-        self.send("GET", path, "accept: application/json\r\n", "")
+        self.send("GET", path, &[("accept", "application/json")], "")
+    }
+
+    fn origin(&self) -> String {
+        format!("http://{}", self.address)
     }
 
     /// As the page does it.
-    fn own(&self) -> String {
-        format!("origin: http://{}\r\nx-intercom: 1\r\n", self.address)
+    fn own(&self, method: &str, path: &str, body: &str) -> Answer {
+        self.send(method, path, &[("origin", &self.origin()), ("x-intercom", "1")], body)
     }
 
     fn post(&self, path: &str, body: &Value) -> Answer {
-        self.send("POST", path, &self.own(), &body.to_string())
+        self.own("POST", path, &body.to_string())
+    }
+
+    /// A stream of events, with more headers.
+    fn watch(&self, path: &str, headers: &[(&str, &str)]) -> (Answer, Events) {
+        let headers =
+            [headers, &[("cookie", self.cookie.as_deref().unwrap()), ("connection", "close")]].concat();
+        let (answer, events) =
+            Events::ask(Place::open_port(&self.address), "GET", path, &headers, "").unwrap();
+        let events = events.unwrap_or_else(|| panic!("{answer:?}"));
+        (answer, events)
     }
 
     fn sign_in(&mut self, body: &Value) -> Value {
-        let answer = self.post("/api/v1/web/sessions", body);
+        let answer = sign_in(&self.address, body);
         assert_eq!(answer.status, 201, "{}", answer.body);
         let set = answer.header("set-cookie").unwrap();
         assert!(
             set.contains("HttpOnly") && set.contains("SameSite=Strict") && set.contains("Path=/"),
             "{set}"
         );
-        self.cookie = Some(answer.cookie());
+        self.cookie = Some(answer.cookie().to_owned());
         answer.json()
     }
 }
@@ -140,12 +106,12 @@ fn the_page_is_served_to_anybody_with_headers_that_keep_it_to_itself() {
         let file = browser.get(part);
         assert_eq!(file.status, 200, "{part}");
         let tag = file.header("etag").unwrap().to_owned();
-        let again = browser.send("GET", part, &format!("if-none-match: {tag}\r\n"), "");
+        let again = browser.send("GET", part, &[("if-none-match", &tag)], "");
         assert_eq!((again.status, again.body.as_str()), (304, ""), "{part}");
     }
     assert_eq!(browser.get("/js/nonesuch.js").status, 404);
     assert_eq!(browser.get("/../Cargo.toml").status, 404);
-    refused(told(&browser.send("POST", "/", "", "")), 405, "method_not_allowed");
+    refused(told(&browser.send("POST", "/", &[], "")), 405, "method_not_allowed");
     // What the API says is not kept by a browser.
     let health = browser.get("/api/v1/health");
     assert_eq!(
@@ -180,27 +146,17 @@ fn a_link_signs_in_once_and_signing_out_ends_it() {
     assert_eq!(browser.get("/api/v1/sessions").status, 200);
 
     // A stream that is open ends with the session.
-    let mut stream = TcpStream::connect(&browser.address).unwrap();
-    let cookie = other.cookie.as_ref().unwrap();
-    write!(
-        stream,
-        "GET /api/v1/events HTTP/1.1\r\nhost: {}\r\ncookie: {cookie}\r\nconnection: close\r\n\r\n",
-        browser.address
-    )
-    .unwrap();
-    let mut first = [0; 15];
-    stream.read_exact(&mut first).unwrap();
-    assert_eq!(&first, b"HTTP/1.1 200 OK");
+    let (_, mut stream) = other.watch("/api/v1/events", &[]);
     let id =
         list["items"].as_array().unwrap().iter().find(|item| item["current"] == false).unwrap()["id"].clone();
     let path = format!("/api/v1/web/sessions/{}", id.as_str().unwrap());
-    assert_eq!(browser.send("DELETE", &path, &browser.own(), "").status, 204);
-    stream.set_read_timeout(Some(Duration::from_secs(10))).unwrap();
-    stream.read_to_end(&mut Vec::new()).expect("the daemon hangs up");
+    assert_eq!(browser.own("DELETE", &path, "").status, 204);
+    stream.waits(Some(Duration::from_secs(10))).unwrap();
+    stream.connection.read_to_end(&mut Vec::new()).expect("the daemon hangs up");
     refused(told(&other.get("/api/v1/sessions")), 401, "unauthorized");
     // A page whose session has ended can still be loaded, to sign in again.
     assert_eq!(other.get("/").status, 200);
-    let out = browser.send("DELETE", "/api/v1/web/sessions/current", &browser.own(), "");
+    let out = browser.own("DELETE", "/api/v1/web/sessions/current", "");
     assert_eq!((out.status, out.header("set-cookie").unwrap().contains("Max-Age=0")), (204, true));
     refused(told(&browser.get("/api/v1/sessions")), 401, "unauthorized");
     let audit = daemon.cli(&["audit"]).ok().stdout;
@@ -217,25 +173,26 @@ fn a_cookie_alone_writes_nothing() {
     let session = daemon.run(&["clearance:1:May I?", "answer:1", "serve"]);
     let path = format!("/api/v1/clearances/{}/decision", daemon.clearance(&session));
     let mut browser = Browser::of(&daemon);
-    let (body, origin) = (r#"{"decision":"approve"}"#, format!("origin: http://{}\r\n", browser.address));
+    let (body, origin) = (r#"{"decision":"approve"}"#, browser.origin());
+    let (origin, own) = (("origin", origin.as_str()), ("x-intercom", "1"));
     // Nor does a page from elsewhere sign anybody in.
     let sign_in = json!({ "code": code(&daemon) });
     refused(
-        told(&browser.send("POST", "/api/v1/web/sessions", &origin, &sign_in.to_string())),
+        told(&browser.send("POST", "/api/v1/web/sessions", &[origin], &sign_in.to_string())),
         403,
         "bad_origin",
     );
     browser.sign_in(&sign_in);
     for headers in [
-        String::new(),
-        origin.clone(),
-        "x-intercom: 1\r\n".to_owned(),
-        "origin: http://localhost:3000\r\nx-intercom: 1\r\n".to_owned(),
-        format!("{origin}x-intercom: 1\r\nsec-fetch-site: same-site\r\n"),
+        &[][..],
+        &[origin],
+        &[own],
+        &[("origin", "http://localhost:3000"), own],
+        &[origin, own, ("sec-fetch-site", "same-site")],
     ] {
-        refused(told(&browser.send("POST", &path, &headers, body)), 403, "bad_origin");
+        refused(told(&browser.send("POST", &path, headers, body)), 403, "bad_origin");
     }
-    let foreign = browser.send("GET", "/api/v1/sessions", "sec-fetch-site: cross-site\r\n", "");
+    let foreign = browser.send("GET", "/api/v1/sessions", &[("sec-fetch-site", "cross-site")], "");
     refused(told(&foreign), 403, "bad_origin");
     let decided = browser.post(&path, &json!({ "decision": "approve" }));
     assert_eq!((decided.status, decided.json()["decided_via"].clone()), (200, json!("web, tcp 127.0.0.1")));
@@ -258,7 +215,7 @@ fn a_token_signs_in_with_its_name_and_role_and_takes_the_session_along() {
     let other = admin.sign_in(&json!({ "code": code(&daemon) }));
     assert_eq!(browser.get("/api/v1/web/sessions").json()["items"].as_array().unwrap().len(), 1);
     let path = format!("/api/v1/web/sessions/{}", other["id"].as_str().unwrap());
-    refused(told(&browser.send("DELETE", &path, &browser.own(), "")), 404, "not_found");
+    refused(told(&browser.own("DELETE", &path, "")), 404, "not_found");
     let token = session["token"].as_str().unwrap();
     daemon.cli(&["token", "revoke", token]).ok();
     refused(told(&browser.get("/api/v1/sessions")), 401, "unauthorized");
@@ -299,12 +256,7 @@ fn the_log_is_a_file_and_a_page_from_its_end() {
     let file = browser.get(&format!("/api/v1/sessions/{session}/log"));
     assert_eq!(file.header("content-type"), Some("application/x-ndjson"));
     assert!(file.header("content-disposition").unwrap().contains(&format!("{session}.jsonl")));
-    let lines: Vec<Value> = file
-        .body
-        .lines()
-        .filter(|line| line.starts_with('{')) // the others say how long a piece is
-        .map(|line| serde_json::from_str(line).unwrap())
-        .collect();
+    let lines: Vec<Value> = file.body.lines().map(|line| serde_json::from_str(line).unwrap()).collect();
     // The file is the log as it is stored; its sentences are made for those who read it.
     let mut stored = all.clone();
     for event in stored.iter_mut().map(|event| event.as_object_mut().unwrap()) {
@@ -343,7 +295,7 @@ fn answers_are_compressed_for_clients_that_accept_it_and_streams_never() {
     let (plain, packed) = (browser.get("/app.js"), browser.get_packed("/app.js"));
     let tag = packed.header("etag").unwrap();
     assert_ne!(plain.header("etag"), Some(tag));
-    let again = format!("accept-encoding: gzip\r\nif-none-match: {tag}\r\n");
+    let again = [("accept-encoding", "gzip"), ("if-none-match", tag)];
     assert_eq!(browser.send("GET", "/app.js", &again, "").status, 304);
 
     let page = format!("/api/v1/events?session={session}&limit=1000");
@@ -355,18 +307,10 @@ fn answers_are_compressed_for_clients_that_accept_it_and_streams_never() {
     let seen = viewer.get_packed(&page).body;
     assert!(seen.contains("turn.started") && !seen.contains("hunter2"), "{seen}");
 
-    let mut stream = TcpStream::connect(&browser.address).unwrap();
-    stream.set_read_timeout(Some(Duration::from_secs(20))).unwrap();
-    let (host, cookie) = (&browser.address, browser.cookie.as_ref().unwrap());
-    write!(
-        stream,
-        "GET /api/v1/events?after=0 HTTP/1.1\r\nhost: {host}\r\ncookie: {cookie}\r\naccept: text/event-stream\r\naccept-encoding: gzip\r\n\r\n"
-    )
-    .unwrap();
-    let mut lines = BufReader::new(stream).lines().map(Result::unwrap);
-    let head: Vec<String> = lines.by_ref().take_while(|line| !line.is_empty()).collect();
-    assert!(!head.iter().any(|line| line.contains("content-encoding")), "{head:?}");
-    assert!(lines.any(|line| line.starts_with("data: ") && line.contains("session.created")));
+    let headers = [("accept", "text/event-stream"), ("accept-encoding", "gzip")];
+    let (head, mut events) = browser.watch("/api/v1/events?after=0", &headers);
+    assert_eq!(head.header("content-encoding"), None);
+    assert!(events.any(|event| event["kind"] == "session.created"));
 }
 
 #[test]
@@ -395,5 +339,5 @@ fn a_brief_list_leaves_out_what_is_long() {
     let mut ana = Browser::of(&daemon);
     ana.sign_in(&json!({ "token": token.trim() }));
     let explained = ana.get(&format!("/api/v1/clearances/{id}/explanation")).json();
-    assert_eq!(explained["may_not_approve"], "this one is for bea to approve");
+    assert_eq!(explained["may_not_approve"], "only bea may approve this");
 }

@@ -5,10 +5,9 @@ use std::net::{TcpListener, TcpStream};
 use std::sync::mpsc;
 use std::time::Duration;
 
+use intercom_testkit::harness::{Daemon, home};
 use nix::sys::signal::Signal;
 use serde_json::Value;
-
-use crate::harness::{Daemon, home};
 
 struct Told {
     headers: Vec<String>,

@@ -1,8 +1,8 @@
-//! `config.toml`: its model and defaults, reading it strictly, and where files live.
+//! `config.toml`: its model and defaults, strict parsing, and the places of all files.
 //!
-//! No file is needed: every key has a default, and a demo agent is built in. A file that is there is read strictly,
-//! because a mistyped key that is ignored looks like a setting that does not work. Every error is one line for
-//! people, `FILE:LINE: KEY.PATH: message`.
+//! No file is needed: every key has a default, and a demo agent is built in. An existing file is parsed strictly,
+//! because a mistyped key that is ignored looks like a setting that does not work. Every error is one line for people,
+//! `FILE:LINE: KEY.PATH: message`.
 //!
 //! ```text
 //! text ─► toml (spans) ─► locate (place of every key) ─► model (serde) ─► validate (ranges, names)

@@ -1,12 +1,12 @@
-//! Operations: each deed that people may do, once, for every bridge.
+//! Operations: each act of a person, implemented once for every bridge.
 //!
 //! ```text
 //!   HTTP ──┐
 //!   Slack ─┼─► operation(&Caller, request) ─► role ─► checks ─► supervisor ─► audit ─► answer or OpError
 //!   ACP ───┘
 //! ```
-//! An operation holds the role that it takes, its checks, its entry in the audit and its call of the supervisor. Bridges translate:
-//! they decide nothing. [`ReadModel`] is their one way to look at the ledger.
+//! An operation owns the role that it needs, its checks, its entry in the audit and its call of the supervisor. Bridges
+//! translate and decide nothing. They read the ledger only through [`ReadModel`].
 
 use std::sync::Arc;
 
@@ -46,7 +46,7 @@ use crate::supervisor::Supervisor;
 use intercom_store::Store;
 use intercom_store::bus::Bell;
 
-/// Everything that people may do here.
+/// All operations.
 #[derive(Clone)]
 pub struct Operations(Arc<OperationsInner>);
 
@@ -55,7 +55,7 @@ struct OperationsInner {
     bell: Bell,
     read_config: ConfigReader,
     keys: once::InFlightKeys,
-    /// Requests with a key, which go on after their caller has hung up.
+    /// Requests with a key, which continue after their caller has hung up.
     tasks: TaskTracker,
 }
 

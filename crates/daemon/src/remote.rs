@@ -1,4 +1,4 @@
-//! Another machine's door: a URL, and a connection to it with or without TLS.
+//! Connections to other machines: a URL, and a stream to it with or without TLS.
 
 use std::io;
 use std::net::IpAddr;
@@ -12,7 +12,7 @@ use tokio_rustls::rustls::pki_types::pem::PemObject;
 use tokio_rustls::rustls::pki_types::{CertificateDer, ServerName};
 use tokio_rustls::rustls::{ClientConfig, RootCertStore, crypto::ring};
 
-/// `scheme://host:port/path`, with a usual port and path where none is said.
+/// A URL of the form `scheme://host:port/path`; port and path have defaults.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct RemoteUrl {
     pub tls: bool,
@@ -50,12 +50,12 @@ impl RemoteUrl {
         if host.contains(':') { format!("[{host}]:{port}") } else { format!("{host}:{port}") }
     }
 
-    /// Checks that nothing that is sent there leaves the machine.
+    /// Returns true if data that is sent there stays on this machine.
     pub fn is_local(&self) -> bool {
         self.host == "localhost" || self.host.parse().is_ok_and(|ip: IpAddr| ip.is_loopback())
     }
 
-    /// Trusts the certificates in `ca_file`, or those that the system trusts.
+    /// Connects. Trusts the certificates in `ca_file`, or else those that the system trusts.
     pub async fn connect(&self, ca_file: Option<&Path>) -> io::Result<Box<dyn RemoteStream>> {
         let stream = TcpStream::connect((self.host.as_str(), self.port)).await?;
         stream.set_nodelay(true)?;
@@ -71,7 +71,7 @@ impl RemoteUrl {
     }
 }
 
-/// Both ways at once.
+/// A stream in both directions.
 pub trait RemoteStream: AsyncRead + AsyncWrite + Send + Unpin {}
 impl<T: AsyncRead + AsyncWrite + Send + Unpin> RemoteStream for T {}
 

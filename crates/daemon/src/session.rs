@@ -1,4 +1,4 @@
-//! One session: a pure state machine, and the task that owns it.
+//! A session: a pure state machine, and the task that owns it.
 
 pub mod actor;
 mod commit;

@@ -1,4 +1,4 @@
-//! The registry of sessions: starts them, finds them, passes commands on, stops them all.
+//! The registry of sessions: starts them, finds them, passes commands on, and stops them all.
 
 use std::collections::HashMap;
 use std::panic::AssertUnwindSafe;
@@ -38,41 +38,42 @@ use intercom_host::{CgroupBase, ProcessObserver};
 use intercom_store::{IdLookup, Store, StoreError, StoredSession};
 use intercom_types::{OnClientLeft, Phase, Preset, PromptId, SessionId, SessionRecord, StopMode, Time};
 
-/// All sessions are gone this long after they were told to stop, the hard way if need be.
+/// The time that a graceful stop of all sessions may take; after it they are killed.
 const PATIENCE: Duration = Duration::from_millis(3800);
 
-/// How long a kill may take before it is done past the session.
+/// The time that a kill may take before the processes are ended without the sessions' tasks.
 const LAST_RESORT: Duration = Duration::from_millis(500);
 
-/// Cloneable; clones share the registry.
+/// A cloneable handle; clones share the registry.
 #[derive(Debug, Clone)]
 pub struct Supervisor(Arc<SupervisorInner>);
 
 #[derive(Debug)]
 struct SupervisorInner {
-    /// The configuration and what is decided by it; a reload exchanges it.
+    /// The configuration and everything derived from it; a reload exchanges them.
     policy_engine: PolicyEngine,
-    /// Held while a grant is made or revoked, and during a reload: what is in force follows the store in order.
+    /// Locked while a grant is made or revoked, and during a reload, so that the policy in memory follows the store in
+    /// order.
     granting: tokio::sync::Mutex<()>,
     store: Store,
-    /// Live sessions, and places taken for those that are about to be. Held for look-ups only.
+    /// Live sessions, and slots reserved for sessions that are about to start. Locked for look-ups only.
     sessions: Mutex<HashMap<SessionId, Slot>>,
-    /// Held while a session without a process is changed, and while a place is taken for its next process or its removal: neither is
-    /// refused because of a change that is over in a moment.
+    /// Locked while a session without a process is changed, and while a slot is reserved for its next process or its
+    /// removal: without it, either would be refused because of a change that takes only a moment.
     amending: tokio::sync::Mutex<()>,
     tasks: TaskTracker,
     closing: CancellationToken,
-    /// The daemon goes and its agents stay.
+    /// Cancelled when the daemon ends and its agents keep running.
     leaving: CancellationToken,
-    /// True while there is too little free disk to take more from agents.
+    /// True while there is too little free disk to read more from agents.
     paused: watch::Sender<bool>,
-    /// Where agents can have cgroups of their own, if anywhere.
+    /// The cgroup for agents' own cgroups, if there is one.
     cgroups: Option<CgroupBase>,
-    /// Set once they were looked at.
+    /// Set once the surroundings were inspected.
     surroundings: OnceLock<DaemonSurroundings>,
 }
 
-/// A live session, or the place of one that is about to be: its name is taken from the start.
+/// A live session, or the slot of one that is about to start: its name is reserved from the beginning.
 #[derive(Debug, Default)]
 struct Slot {
     name: Option<String>,
@@ -84,7 +85,7 @@ impl Supervisor {
         let cgroups = config.daemon.cgroups.then(CgroupBase::find).flatten();
         let limited = config.agents.values().any(|profile| profile.limits != AgentLimits::default());
         if let Some(Err(error)) = cgroups.as_ref().filter(|_| limited).map(CgroupBase::enable_limits) {
-            tracing::warn!(%error, "limits of agents are the system's per process, not a cgroup's");
+            tracing::warn!(%error, "there are no cgroups: limits of agents apply to each process");
         }
         Self(Arc::new(SupervisorInner {
             cgroups,
@@ -101,7 +102,7 @@ impl Supervisor {
         }))
     }
 
-    /// As it is now: a reload exchanges it.
+    /// Returns the current configuration, which a reload exchanges.
     pub fn config(&self) -> Arc<Config> {
         self.0.policy_engine.config()
     }
@@ -118,7 +119,7 @@ impl Supervisor {
         self.sessions().get(&id)?.handle.clone()
     }
 
-    /// Passes a command on; answers when it is committed.
+    /// Passes a command on; returns when it is committed.
     pub async fn command(&self, id: SessionId, input: SessionInput) -> Result<CommandOutcome, CommandError> {
         match self.find(id) {
             Some(handle) => handle.command(input).await,
@@ -127,12 +128,12 @@ impl Supervisor {
         }
     }
 
-    /// Takes a prompt out of the queue, also of a session that has ended.
+    /// Withdraws a queued prompt, also of an ended session.
     pub async fn take_back(&self, id: SessionId, prompt: PromptId, by: String) -> Result<(), CommandError> {
         self.command_or_amend(id, SessionInput::TakeBack { prompt, by }).await
     }
 
-    /// What a session may do at most, also in its next life.
+    /// Sets the preset, also of an ended session, for its next generation.
     pub async fn set_preset(
         &self,
         id: SessionId,
@@ -143,46 +144,46 @@ impl Supervisor {
         self.command_or_amend(id, SessionInput::Preset { preset, widens, by }).await
     }
 
-    /// An operator has seen that a session failed, also of one that has ended.
+    /// Records that an operator has seen a failure, also of an ended session.
     pub async fn mark_seen(&self, id: SessionId, at: Option<Time>, by: String) -> Result<(), CommandError> {
         self.command_or_amend(id, SessionInput::Seen { at, by }).await
     }
 
-    /// Somebody else than the ACP client that started it uses a session: it stays when that client leaves, also in its next life.
-    /// Most do anyway.
+    /// Records that a session is used by somebody else than the ACP client that started it: it stays when that client
+    /// leaves, also in its next generation. Most sessions stay anyway.
     pub async fn keep_session(&self, id: SessionId, by: String) {
         let found = self.store().session(id.to_string()).await;
         let closes = |record: &SessionRecord| record.watch_state.on_client_left == Some(OnClientLeft::Close);
         if matches!(&found, Ok(IdLookup::One(record)) if closes(record)) {
-            // A use does not fail because of this; the next one tries again.
+            // The use itself must not fail because of this; the next one tries again.
             self.command_or_amend(id, SessionInput::Keep { by }).await.ok();
         }
     }
 
-    /// ACP clients are attached to a session, or none is any more; also to one that has ended, for its next life.
+    /// Records whether ACP clients are attached to a session, also to an ended one, for its next generation.
     pub async fn record_clients(&self, id: SessionId, attached: bool) -> Result<(), CommandError> {
         self.command_or_amend(id, SessionInput::Clients { attached }).await
     }
 
-    /// A command that makes sense without a process too.
+    /// Passes on a command that applies to a session without a process as well.
     async fn command_or_amend(&self, id: SessionId, input: SessionInput) -> Result<(), CommandError> {
         loop {
             match self.command(id, input.clone()).await {
                 Err(CommandError::Refused(CommandRefusal::Ended | CommandRefusal::Parked)) => {}
                 result => return result.map(drop),
             }
-            // Nobody may resume it between the look at it and the change.
+            // Nobody may resume the session between the look-up and the change.
             let amending = self.0.amending.lock().await;
             if !self.sessions().contains_key(&id) {
                 let (_, state) = self.stored(id).await?;
                 return amend(self.store(), state, input).await;
             }
             drop(amending);
-            tokio::task::yield_now().await; // its task is about to end, or to begin
+            tokio::task::yield_now().await; // its task is about to end, or to start
         }
     }
 
-    /// What the store has of a session, and its state.
+    /// Returns the stored session, and its state.
     async fn stored(&self, id: SessionId) -> Result<(StoredSession, SessionState), StoreError> {
         let corrupt = StoreError::Corrupt { what: "a session's snapshot" };
         let stored = self.store().stored_session(id).await?.ok_or(corrupt.clone())?;
@@ -190,7 +191,7 @@ impl Supervisor {
         Ok((stored, state))
     }
 
-    /// Answers when the process tree is gone, also if it was before.
+    /// Stops a session; returns when the process tree is gone, also if it was before.
     pub async fn stop(&self, id: SessionId, mode: StopMode, by: String) -> Result<StopOutcome, CommandError> {
         let Some(handle) = self.find(id) else { return self.stop_parked(id, mode, by).await };
         match handle.stop(mode, by).await {
@@ -202,7 +203,7 @@ impl Supervisor {
         }
     }
 
-    /// A parked session has no process, and does not wait to be resumed any more.
+    /// Stops a parked session: it has no process, and does not wait to be resumed any more.
     async fn stop_parked(
         &self,
         id: SessionId,
@@ -222,12 +223,12 @@ impl Supervisor {
         self.stored(id).await.is_ok_and(|(_, state)| state.phase() == Phase::Parked)
     }
 
-    /// A look at the live process.
+    /// Returns an observer of the live process.
     pub fn observer(&self, id: SessionId) -> Option<ProcessObserver> {
         self.find(id)?.observer()
     }
 
-    /// Runs a session's task until its end. Answers once the process runs, or why it does not.
+    /// Runs a session's task until its end. Returns once the process runs, or the reason why it does not.
     async fn host(
         &self,
         state: SessionState,
@@ -242,7 +243,8 @@ impl Supervisor {
         let (actor, handle, started) = SessionActor::new(state, plan, store, paused, leave, generation);
         {
             let mut sessions = self.sessions();
-            // Whoever stops all sessions has looked, or will look, after this.
+            // Under the lock: `shut_down` collects the sessions either before this, and then `closing` is set, or after
+            // it.
             if self.0.closing.is_cancelled() && matches!(beginning, TaskBeginning::New(_)) {
                 sessions.remove(&id);
                 return Err(StartError::Closing);
@@ -251,36 +253,36 @@ impl Supervisor {
         }
         let supervisor = self.clone();
         self.0.tasks.spawn(async move {
-            let task_exit = AssertUnwindSafe(actor.run(beginning)).catch_unwind().await;
-            if task_exit.is_err() {
+            let exit = AssertUnwindSafe(actor.run(beginning)).catch_unwind().await;
+            if exit.is_err() {
                 supervisor.salvage(id, handle.observer()).await;
             }
             supervisor.sessions().remove(&id);
-            task_exit.into_iter().for_each(TaskExit::notify_stoppers);
+            exit.into_iter().for_each(TaskExit::notify_stoppers);
         });
         started.await.unwrap_or(Err(StartError::Command(CommandError::Refused(CommandRefusal::Ended))))
     }
 
-    /// A session's task panicked: a bug of ours. Its agent is not left without anybody to answer it.
+    /// Ends the agent of a session whose task panicked, because nobody would answer it any more, and records that.
     async fn salvage(&self, id: SessionId, observer: Option<ProcessObserver>) {
         tracing::error!(session.id = %id, "the task of a session failed; its agent is ended");
         observer.iter().for_each(ProcessObserver::end);
         let ended = match self.stored(id).await {
             Ok((_, state)) => {
-                record_lost_process(self.store(), state, "intercom failed; its log says how").await
+                record_lost_process(self.store(), state, "intercom failed; its log has the details").await
             }
             Err(error) => Err(error),
         };
         if let Err(error) = ended {
-            tracing::error!(session.id = %id, %error, "its end is recorded at the next start");
+            tracing::error!(session.id = %id, %error, "the end of a session is recorded at the next start");
         }
     }
 
-    /// Stops every session, all at the same time, and waits until they are gone; the hard way once `impatience` is over.
+    /// Stops all sessions at the same time and waits for them; kills the rest once `impatience` is over.
     pub async fn shut_down(&self, impatience: impl Future<Output = ()>) {
         self.0.closing.cancel();
         let handles: Vec<SessionHandle> =
-            self.sessions().values().filter_map(|seat| seat.handle.clone()).collect();
+            self.sessions().values().filter_map(|slot| slot.handle.clone()).collect();
         let by = || "the daemon's stop".to_owned();
         let gently = join_all(handles.iter().map(|handle| handle.drain(by())));
         let gently = tokio::time::timeout(PATIENCE, gently);
@@ -290,17 +292,17 @@ impl Supervisor {
         };
         if !gone {
             let hard = join_all(handles.iter().map(|handle| handle.stop(StopMode::Kill, by())));
-            tokio::time::timeout(LAST_RESORT, hard).await.ok(); // what is left is ended below
+            tokio::time::timeout(LAST_RESORT, hard).await.ok(); // the rest is ended below
         }
         // A session that cannot record its end, because the store does not work, still has its process.
-        for handle in self.sessions().values().filter_map(|seat| seat.handle.as_ref()) {
-            tracing::error!(session.id = %handle.id, "it ends without a word in the log, until the next start");
+        for handle in self.sessions().values().filter_map(|slot| slot.handle.as_ref()) {
+            tracing::error!(session.id = %handle.id, "the end of a session cannot be recorded before the next start");
             handle.observer().iter().for_each(ProcessObserver::end);
         }
         self.finish().await;
     }
 
-    /// Lets go of every session and leaves its agent running: the next daemon finds it.
+    /// Leaves all agents running for the next daemon.
     pub async fn leave(&self) {
         self.0.closing.cancel();
         self.finish().await;
@@ -309,12 +311,12 @@ impl Supervisor {
     async fn finish(&self) {
         self.0.leaving.cancel();
         self.0.tasks.close();
-        // What is left could not be recorded: the store does not work.
+        // The remaining tasks cannot record anything, because the store does not work.
         tokio::time::timeout(Duration::from_secs(1), self.0.tasks.wait()).await.ok();
     }
 }
 
-/// A place in the registry, given back also if the caller hangs up.
+/// A reserved slot, which is released also if the caller hangs up.
 struct SlotGuard<'a> {
     supervisor: &'a Supervisor,
     id: SessionId,

@@ -1,10 +1,10 @@
-//! Places where a test can make the daemon die as if by `kill -9`. They exist in debug builds only.
+//! Failpoints: places where a test can kill the daemon as if by `kill -9`. They exist in debug builds only.
 //!
-//! `INTERCOM_FAILPOINT=name` dies at the first visit, `name:3` at the third, and `name!` panics at the first. `name@FILE`
-//! does not die: each visit lasts for as long as there is a FILE. `name~TEXT` panics at every visit with a text that
+//! `INTERCOM_FAILPOINT=name` kills the process at the first visit, `name:3` at the third, and `name!` panics at the
+//! first. `name@FILE` pauses each visit as long as FILE exists. `name~TEXT` panics at every visit with a text that
 //! contains TEXT.
 
-/// Dies here if that was asked for.
+/// Kills the process, panics or waits here if the environment requests it.
 #[cfg(debug_assertions)]
 pub fn visit(name: &str) {
     use std::sync::OnceLock;
@@ -19,8 +19,8 @@ pub fn visit(name: &str) {
         let (name, nth) = name.split_once(':').unwrap_or((name, "1")); // a FILE has no colon
         Some((name.to_owned(), nth.parse().ok()?, panics))
     });
-    if let Some((held, file)) = wanted.as_ref().and_then(|(wanted, ..)| wanted.split_once('@')) {
-        while held == name && std::path::Path::new(file).exists() {
+    if let Some((paused, file)) = wanted.as_ref().and_then(|(wanted, ..)| wanted.split_once('@')) {
+        while paused == name && std::path::Path::new(file).exists() {
             std::thread::sleep(std::time::Duration::from_millis(5));
         }
         return;
@@ -31,14 +31,14 @@ pub fn visit(name: &str) {
     {
         eprintln!("failpoint {name}");
         assert!(!panics, "failpoint {name}");
-        nix::sys::signal::raise(nix::sys::signal::Signal::SIGKILL).ok(); // it does not come back
+        nix::sys::signal::raise(nix::sys::signal::Signal::SIGKILL).ok(); // SIGKILL does not return
     }
 }
 
 #[cfg(not(debug_assertions))]
 pub fn visit(_: &str) {}
 
-/// Panics here if that was asked for, for this text.
+/// Panics here if the environment requests it for this text.
 #[cfg(debug_assertions)]
 pub fn inspect(name: &str, text: &str) {
     use std::sync::OnceLock;
@@ -56,7 +56,7 @@ pub fn inspect(name: &str, text: &str) {
 #[cfg(not(debug_assertions))]
 pub fn inspect(_: &str, _: &str) {}
 
-/// Every failpoint, in the order in which a session comes by.
+/// All failpoints, in the order in which a session visits them.
 pub const ALL: &[&str] = &[
     "launch.committed",
     "process.spawned",

@@ -1,4 +1,4 @@
-//! The activity of an agent, as its processes show it: their CPU, their I/O, their connections.
+//! The activity of an agent's processes: CPU time, I/O and connections.
 
 use std::collections::HashSet;
 use std::fs::File;
@@ -15,7 +15,7 @@ use super::tree::{ProcessBelow, walk};
 /// The time after the agent's start within which a new process is a part of it: the program behind an
 /// adapter, its tool servers.
 const SETTLING_SECONDS: u64 = 3;
-/// The most open files looked at in each process.
+/// The maximum number of open files examined per process.
 const MAX_OPEN_FILES: usize = 1024;
 const MAX_CHILDREN: usize = 8;
 const MAX_NAME_CHARS: usize = 60;
@@ -25,41 +25,42 @@ const SHELLS: &[&str] = &["sh", "ash", "bash", "dash", "fish", "ksh", "zsh"];
 
 /// The activity of an agent's processes since they began, as of now.
 ///
-/// The counters grow while the tree lives, with few exceptions: a closed connection takes its bytes with it, and a process
-/// that nobody waits for takes all that it did. So a counter that fell has changed as well: something was done.
+/// The counters grow while the tree lives, with few exceptions: a closed connection takes its bytes with it, and an
+/// unreaped process takes its CPU time with it. A counter that fell therefore also means activity.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct ProcessActivity {
-    /// The CPU time of all processes, also of those that have ended and were waited for.
+    /// The CPU time of all processes, including ended ones that were reaped.
     pub cpu_millis: u64,
-    /// Read and written, by any call and to anything; `None` if we may see it of no process.
+    /// Bytes read and written by any system call; `None` if the counters of no process are readable.
     pub io_bytes: Option<u64>,
-    /// Received, and sent and acknowledged, over the TCP connections that are open, as of about a second ago. `None` if we
-    /// may not see who holds which, or the kernel does not count. A network namespace of its own hides them: 0.
+    /// Bytes received, and sent and acknowledged, over open TCP connections, at most about a second old. `None` if
+    /// socket owners are not visible or the kernel does not count. Connections in another network namespace are
+    /// invisible and count as 0.
     pub net_bytes: Option<u64>,
-    /// Established TCP connections, likewise.
+    /// Established TCP connections, with the same restrictions.
     pub connections: Option<u32>,
-    /// The name of the agent's process, or of a part of it, that is stopped or traced.
+    /// The name of a stopped or traced process that is the agent or a part of it.
     pub stopped: Option<String>,
-    /// The processes that it has started, most likely the one it waits for first; at most [`MAX_CHILDREN`].
+    /// The processes that the agent has started, the one it most likely waits for first; at most [`MAX_CHILDREN`].
     pub children: Vec<ChildProcess>,
-    /// That are alive, the agent included.
+    /// The number of living processes, including the agent.
     pub processes: u32,
 }
 
-/// A process that the agent has started, or a part of it: what started together with it. Those parts come last, then the
-/// oldest comes first. Of a shell that only runs one command, the command.
+/// A process that the agent has started. Parts of the agent, which started together with it, come last; within each
+/// group the oldest process comes first. A shell that only runs one command is replaced by that command.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct ChildProcess {
-    /// It started together with the agent, and belongs to it.
+    /// The process started together with the agent and belongs to it.
     pub is_part: bool,
-    /// Its program and the words that follow, up to the first that may be an option, a secret or a script.
+    /// The program and the words that follow, up to the first that may be an option, a secret or a script.
     pub name: String,
     pub age_millis: u64,
 }
 
 impl ProcessObserver {
-    /// `None` if there is nothing to look at: the shim has gone. A few short reads for each process: it does not wait, but
-    /// is better not called hundreds of times on a thread that others wait for.
+    /// Returns the activity of the tree, or `None` if the shim has exited. Takes a few short reads per process: it does
+    /// not block, but should not run hundreds of times on a thread that others wait for.
     pub fn activity(&self) -> Option<ProcessActivity> {
         let mut whole = self.shim.exists().then(|| of_tree(self.shim_pid())).flatten()?;
         for part in self.parts().into_iter().filter_map(|part| of_tree(part.pid)) {
@@ -70,7 +71,7 @@ impl ProcessObserver {
 }
 
 impl ProcessActivity {
-    /// Adds the activity of a part that runs under a shim of its own: the agent has started that, too.
+    /// Adds the activity of a part that runs under its own shim: the agent has started that, too.
     fn add(&mut self, part: Self) {
         let sum = |a: Option<u64>, b: Option<u64>| a.into_iter().chain(b).reduce(u64::saturating_add);
         self.cpu_millis = self.cpu_millis.saturating_add(part.cpu_millis);
@@ -87,7 +88,7 @@ impl ProcessActivity {
 
 /// Returns the activity of everything below `root`, which does not count itself.
 fn of_tree(root: i32) -> Option<ProcessActivity> {
-    // Who has lost its parent is reaped by the root.
+    // The root is a subreaper: it reaps orphans, so their CPU time is in its own `reaped_ticks`.
     let reaped = stat(root)?.reaped_ticks;
     let (dead, living): (Vec<ProcessBelow>, Vec<ProcessBelow>) =
         walk(root).into_iter().partition(|it| it.stat.is_dead());
@@ -112,7 +113,7 @@ fn millis(ticks: u64) -> u64 {
     ticks.saturating_mul(1000) / ticks_per_second()
 }
 
-/// Those of reaped children are in their parent's, too.
+/// Returns the bytes read and written by a process. The kernel adds those of reaped children to their parent's.
 fn io_bytes(pid: i32) -> Option<u64> {
     let text = short(&format!("/proc/{pid}/io"))?;
     let number =
@@ -120,7 +121,8 @@ fn io_bytes(pid: i32) -> Option<u64> {
     Some(number("rchar:")?.saturating_add(number("wchar:")?))
 }
 
-/// Bytes and established connections of those who let us look. Who holds no socket is not asked about.
+/// Returns bytes and established connections of the processes whose descriptors are readable. Skips the kernel query if
+/// no process holds a socket.
 fn network(living: &[ProcessBelow]) -> Option<(Option<u64>, u32)> {
     let mut held: Option<HashSet<u64>> = None;
     for sockets in living.iter().filter_map(|it| sockets(it.pid)) {
@@ -137,7 +139,7 @@ fn network(living: &[ProcessBelow]) -> Option<(Option<u64>, u32)> {
     Some((bytes, u32::try_from(established).unwrap_or(u32::MAX)))
 }
 
-/// The inodes of the sockets that a process holds, of whatever kind; `None` if we may not look.
+/// The inodes of all sockets that a process holds; `None` if its descriptors are not readable.
 fn sockets(pid: i32) -> Option<Vec<u64>> {
     let path = format!("/proc/{pid}/fd");
     let (dir, entries) = (File::open(&path).ok()?, std::fs::read_dir(&path).ok()?);
@@ -148,8 +150,8 @@ fn sockets(pid: i32) -> Option<Vec<u64>> {
     Some(links.collect())
 }
 
-/// The agent and what started together with it. The agent is the first that the root has started; the root's other
-/// children are orphans that it took in.
+/// Returns the agent and the processes that started together with it. The agent is the first child that the root has
+/// started; the root's other children are adopted orphans.
 fn parts(living: &[ProcessBelow], root: i32) -> HashSet<i32> {
     let agent = living.iter().filter(|it| it.stat.parent == root).min_by_key(|it| it.stat.started);
     let Some(agent) = agent else { return HashSet::new() };
@@ -176,7 +178,8 @@ fn children(living: &[ProcessBelow], parts: &HashSet<i32>) -> Vec<ChildProcess> 
     choose(living, parts, is_wrapper).into_iter().map(child).collect()
 }
 
-/// See [`ChildProcess`]. What a part of the agent starts, the agent starts.
+/// Selects the processes to show, see [`ChildProcess`]. A process started by a part of the agent counts as started by
+/// the agent.
 fn choose<'a>(
     living: &'a [ProcessBelow],
     parts: &HashSet<i32>,
@@ -186,7 +189,7 @@ fn choose<'a>(
     found.sort_by_key(|it| (parts.contains(&it.pid), it.stat.started));
     found.truncate(MAX_CHILDREN);
     for chosen in &mut found {
-        // Each step goes down; as many as there are processes are enough, whatever changed while we looked.
+        // Each step goes down one level, so as many steps as processes are enough, even if the tree changed meanwhile.
         for _ in living {
             let mut below = living.iter().filter(|it| it.stat.parent == chosen.pid);
             match (below.next(), below.next()) {
@@ -199,23 +202,23 @@ fn choose<'a>(
     found
 }
 
-/// Is true for a shell's `-c`, also as in `bash --norc -lc`.
+/// Reports whether a shell's arguments have `-c`, also as in `bash --norc -lc`.
 fn runs_a_command(arguments: &[String]) -> bool {
     let mut options = arguments.iter().skip(1).take_while(|word| word.starts_with('-'));
     options.any(|word| !word.starts_with("--") && word.contains('c'))
 }
 
-/// The beginning of a command line; nothing if there is none or we may not see it.
+/// The beginning of a command line; empty if there is none or it is not readable.
 fn arguments(pid: i32) -> Vec<String> {
     let mut bytes = Vec::new();
     if let Ok(file) = File::open(format!("/proc/{pid}/cmdline")) {
-        file.take(MAX_COMMAND_LINE_BYTES).read_to_end(&mut bytes).ok(); // it has gone: what was read is enough
+        file.take(MAX_COMMAND_LINE_BYTES).read_to_end(&mut bytes).ok(); // the process has exited: the part that was read is enough
     }
     let words = bytes.split(|byte| *byte == 0).map(|word| String::from_utf8_lossy(word).into_owned());
     words.collect()
 }
 
-/// Returns a name that a person may read: see [`ChildProcess`].
+/// Returns a printable name, see [`ChildProcess`].
 fn name(arguments: &[String], otherwise: &str) -> String {
     let plain = |word: &&String| {
         let is_plain = |c: char| c.is_ascii_alphanumeric() || matches!(c, '.' | '_' | '-' | '/' | '+');
@@ -231,7 +234,7 @@ fn printable(text: &str) -> String {
     text.chars().map(|c| if c.is_control() { '\u{fffd}' } else { c }).take(MAX_NAME_CHARS).collect()
 }
 
-/// On the clock by which processes are started.
+/// Returns the uptime, on the clock of process start times.
 fn uptime_millis() -> Option<u64> {
     let text = short("/proc/uptime")?;
     let (seconds, hundredths) = text.split_ascii_whitespace().next()?.split_once('.')?;

@@ -1,7 +1,7 @@
-//! The addresses of this machine, by the kernel's word (`man 7 rtnetlink`).
+//! The addresses of this machine, according to the kernel (`man 7 rtnetlink`).
 //!
-//! A list of them would be out of date with the next interface, and would lack those that only a route makes ours. So the
-//! kernel is asked where a packet to that address would go: to this machine, or out of it.
+//! A list of addresses would be out of date with the next interface, and would lack those that only a route makes ours.
+//! So the kernel is asked for the route of a packet to the address: to this machine, or out of it.
 
 use std::net::{IpAddr, SocketAddr, UdpSocket};
 
@@ -18,17 +18,17 @@ const OUTGOING_INTERFACE: u16 = 4;
 const NETWORK_UNREACHABLE: i32 = -(nix::errno::Errno::ENETUNREACH as i32);
 const HOST_UNREACHABLE: i32 = -(nix::errno::Errno::EHOSTUNREACH as i32);
 
-/// Tells whether a connection from this address was made on this machine.
+/// Reports whether a connection from this address was made on this machine.
 pub fn is_own_address(address: SocketAddr) -> bool {
     let ip = address.ip().to_canonical();
     if ip.is_loopback() {
         return true;
     }
-    // Where the kernel does not answer, an address that can be bound is ours.
+    // If the kernel does not answer, an address that can be bound is ours.
     routed_here(ip, scope(address)).unwrap_or_else(|| UdpSocket::bind((ip, 0)).is_ok())
 }
 
-/// The interface of a link-local address: on another one, the same address is somebody else's.
+/// Returns the interface of a link-local address: on another interface, the same address belongs to another machine.
 fn scope(address: SocketAddr) -> u32 {
     match address {
         SocketAddr::V6(v6) => v6.scope_id(),

@@ -1,5 +1,5 @@
-//! A cgroup of its own for each agent, where one can be made: whatever is in it can be counted, limited and killed at
-//! once, wherever it has forked itself to.
+//! A separate cgroup for each agent, if the system allows it: all its processes can be counted, limited and killed at
+//! once, regardless of where they have forked to.
 
 use std::fs;
 use std::io;
@@ -7,17 +7,17 @@ use std::path::{Path, PathBuf};
 
 use serde::{Deserialize, Serialize};
 
-/// Where the daemon itself goes if it has to make room, beside its agents.
+/// The cgroup that the daemon moves itself to if it has to make room, beside its agents.
 const OURS: &str = "intercom-daemon";
 
-/// Where cgroups for agents can be made.
+/// The parent directory of the agents' cgroups.
 #[derive(Debug, Clone)]
 pub struct CgroupBase {
     base: PathBuf,
 }
 
 impl CgroupBase {
-    /// Below our own cgroup, if the system lets us: as root, or where it was delegated to us.
+    /// Returns our own cgroup as the base if we may create cgroups in it: as root, or after delegation.
     pub fn find() -> Option<Self> {
         let mounts = fs::read_to_string("/proc/self/mountinfo").ok()?;
         let ours = fs::read_to_string("/proc/self/cgroup").ok()?;
@@ -25,15 +25,16 @@ impl CgroupBase {
         let probe = base.join(format!("intercom-probe-{}", std::process::id()));
         fs::create_dir(&probe).ok()?;
         let can_kill = probe.join("cgroup.kill").exists();
-        fs::remove_dir(&probe).ok(); // an empty one does no harm
+        fs::remove_dir(&probe).ok(); // an empty cgroup does no harm
         can_kill.then_some(Self { base })
     }
 
-    /// Makes limits possible below; fails where others are in our cgroup as well, or a controller is not ours to give.
+    /// Enables limits for cgroups below; fails if other processes are in our cgroup, or a controller is not delegated
+    /// to us.
     pub fn enable_limits(&self) -> io::Result<()> {
         let enable = || fs::write(self.base.join("cgroup.subtree_control"), "+memory +pids +cpu");
         match enable() {
-            // Who gives limits to those below must not have processes itself: we move below, too.
+            // A cgroup that distributes limits must not contain processes itself: move the daemon below, too.
             Err(error) if error.kind() == io::ErrorKind::ResourceBusy => {
                 let ours = self.base.join(OURS);
                 fs::create_dir(&ours).or_else(|error| match error.kind() {
@@ -42,7 +43,7 @@ impl CgroupBase {
                 })?;
                 fs::write(ours.join("cgroup.procs"), "0")?;
                 enable().inspect_err(|_| {
-                    fs::write(self.base.join("cgroup.procs"), "0").ok(); // we can stay where we are
+                    fs::write(self.base.join("cgroup.procs"), "0").ok(); // staying in the new cgroup does no harm
                 })
             }
             result => result,
@@ -58,7 +59,7 @@ impl CgroupBase {
     }
 }
 
-/// The place of our own cgroup in the file system, cgroup v2 only.
+/// Returns the path of our own cgroup in the file system, for cgroup v2 only.
 fn base(mountinfo: &str, own: &str) -> Option<PathBuf> {
     let mount = mountinfo.lines().find_map(|line| {
         let (before, after) = line.split_once(" - ")?;
@@ -78,14 +79,15 @@ pub struct CgroupLimits {
     pub cpu_percent: Option<u64>,
 }
 
-/// One agent's.
+/// The cgroup of one agent.
 #[derive(Debug)]
 pub(super) struct Cgroup {
     dir: PathBuf,
 }
 
 impl Cgroup {
-    /// Makes it, with what limits it can have. Those that it cannot have are the caller's to enforce otherwise.
+    /// Creates the cgroup with the limits that its controllers support. Returns the other limits: the caller has to
+    /// enforce them in another way.
     pub(super) fn create(dir: &Path, limits: &CgroupLimits) -> io::Result<(Self, CgroupLimits)> {
         match fs::create_dir(dir) {
             Err(error) if error.kind() != io::ErrorKind::AlreadyExists => return Err(error),
@@ -94,7 +96,7 @@ impl Cgroup {
         let set = |file: &str, value: String| fs::write(dir.join(file), value).is_ok();
         let mut unmet = limits.clone();
         unmet.memory_bytes.take_if(|bytes| {
-            set("memory.swap.max", "0".to_owned()); // where there is none, it is not needed
+            set("memory.swap.max", "0".to_owned()); // without swap, the limit is not needed
             set("memory.max", bytes.to_string())
         });
         unmet.processes.take_if(|count| set("pids.max", count.to_string()));
@@ -102,17 +104,17 @@ impl Cgroup {
         Ok((Self { dir: dir.to_owned() }, unmet))
     }
 
-    /// One that was made before.
+    /// Opens a cgroup that was created before.
     pub(super) fn existing(dir: &Path) -> Option<Self> {
         dir.join("cgroup.kill").exists().then(|| Self { dir: dir.to_owned() })
     }
 
-    /// The file that takes a process in when it writes `0` to it.
+    /// The file that moves a process into the cgroup when the process writes `0` to it.
     pub(super) fn procs_file(&self) -> PathBuf {
         self.dir.join("cgroup.procs")
     }
 
-    /// Returns the processes in it, also in cgroups that were made below.
+    /// Returns the processes in the cgroup and in all cgroups below it.
     pub(super) fn members(&self) -> Vec<i32> {
         let mut found = Vec::new();
         let mut dirs = vec![self.dir.clone()];
@@ -126,10 +128,10 @@ impl Cgroup {
     }
 
     pub(super) fn kill(&self) {
-        fs::write(self.dir.join("cgroup.kill"), "1").ok(); // who is left is seen by whoever looks next
+        fs::write(self.dir.join("cgroup.kill"), "1").ok(); // survivors show up in the next call of `members`
     }
 
-    /// Once it is empty.
+    /// Removes the cgroup if it is empty.
     pub(super) fn remove(&self) {
         let below = fs::read_dir(&self.dir).into_iter().flatten().flatten();
         for entry in below.filter(|entry| entry.path().is_dir()) {

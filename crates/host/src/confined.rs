@@ -1,8 +1,7 @@
-//! Files below one directory and nowhere else.
+//! File access below one directory and nowhere else.
 //!
-//! Whoever asks has found out before where a path really leads. From there on no link is followed at all: each part of
-//! the path is opened below the one before it, so that a link that was put in its place meanwhile is an error and not a
-//! way out.
+//! The caller has resolved the path before. From then on no link is followed: each part of the path is opened relative
+//! to the one before, so that a link that replaced a part meanwhile is an error and not an escape.
 
 use std::ffi::OsStr;
 use std::fs::File;
@@ -35,14 +34,14 @@ impl From<Errno> for FileError {
         match errno {
             Errno::ENOENT => Self::Missing,
             Errno::ELOOP | Errno::ENOTDIR => Self::Moved,
-            // A socket, or a pipe that nobody reads.
+            // A socket, or a pipe without a reader.
             Errno::ENXIO => Self::NotAFile,
             errno => Self::Io(errno.into()),
         }
     }
 }
 
-/// A directory, and what is below it.
+/// A directory to whose content access is confined.
 #[derive(Debug)]
 pub struct Confined {
     root: OwnedFd,
@@ -51,12 +50,12 @@ pub struct Confined {
 const DIRECTORY: OFlag = OFlag::O_DIRECTORY.union(OFlag::O_CLOEXEC).union(OFlag::O_RDONLY);
 
 impl Confined {
-    /// The directory itself is the operator's choice, and may be a link.
+    /// Opens the directory. It is the operator's choice, and may be a link.
     pub fn open(root: &Path) -> Result<Self, FileError> {
         Ok(Self { root: open(root, DIRECTORY, Mode::empty())? })
     }
 
-    /// All of a file. `path` is relative to the directory and has no links in it.
+    /// Reads a whole file. `path` is relative to the directory and contains no links.
     pub fn read(&self, path: &Path, most: u64) -> Result<Vec<u8>, FileError> {
         let (dir, name) = self.place(path, false)?;
         let flags = OFlag::O_RDONLY | OFlag::O_NOFOLLOW | OFlag::O_NONBLOCK | OFlag::O_CLOEXEC;
@@ -65,7 +64,7 @@ impl Confined {
             opened => opened?,
         };
         let stat = fstat(&file)?;
-        // What the kernel makes up is about processes, ours among them.
+        // Files of `/proc` and `/sys` describe processes, including the daemon.
         let made_up = [PROC_SUPER_MAGIC, SYSFS_MAGIC].contains(&fstatfs(&file)?.filesystem_type());
         if !is_file(&stat) || made_up {
             return Err(FileError::NotAFile);
@@ -75,7 +74,7 @@ impl Confined {
         if content.len() as u64 > most { Err(FileError::TooLarge(most)) } else { Ok(content) }
     }
 
-    /// Puts a file in place as a whole, with the mode of the one that was there. Directories that are missing are made.
+    /// Replaces a file atomically and keeps its mode. Missing directories are created.
     pub fn write(&self, path: &Path, content: &[u8]) -> Result<(), FileError> {
         let (dir, name) = self.place(path, true)?;
         let mode = match fstatat(&dir, name, AtFlags::AT_SYMLINK_NOFOLLOW) {
@@ -84,19 +83,20 @@ impl Confined {
             Err(Errno::ENOENT) => None,
             Err(errno) => return Err(errno.into()),
         };
-        // Always the same for one file: what a killed daemon left is used up by the next.
+        // The temporary name depends only on the file name: what a killed daemon left behind is reused by the next
+        // write.
         let digest = ring::digest::digest(&ring::digest::SHA256, name.as_encoded_bytes());
         let temporary = format!(".intercom-{}.tmp", intercom_types::hex(&digest.as_ref()[..8]));
-        unlinkat(&dir, temporary.as_str(), UnlinkatFlags::NoRemoveDir).ok(); // it is rarely there
+        unlinkat(&dir, temporary.as_str(), UnlinkatFlags::NoRemoveDir).ok(); // it rarely exists
         let written = fill(&dir, &temporary, mode, content)
             .and_then(|()| Ok(renameat(&dir, temporary.as_str(), &dir, name)?));
         if written.is_err() {
-            unlinkat(&dir, temporary.as_str(), UnlinkatFlags::NoRemoveDir).ok(); // or never made
+            unlinkat(&dir, temporary.as_str(), UnlinkatFlags::NoRemoveDir).ok(); // or it was never created
         }
         written
     }
 
-    /// The directory that a path is in, and its last name.
+    /// Returns the directory of a path, and its last component.
     fn place<'a>(&self, path: &'a Path, make: bool) -> Result<(OwnedFd, &'a OsStr), FileError> {
         let mut names = Vec::new();
         for component in path.components() {

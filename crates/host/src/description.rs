@@ -1,4 +1,4 @@
-//! A process as people know it: its name, its age and its directory.
+//! The description of a process for people: its name, its age and its directory.
 
 use std::path::PathBuf;
 use std::time::Duration;
@@ -6,16 +6,16 @@ use std::time::Duration;
 use super::identity::{short, stat};
 use super::tree::children;
 
-/// A process, for a person who decides whether to end it.
+/// The description of a process for a person who decides whether to end it.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct ProcessDescription {
     pub name: String,
     pub age: Duration,
-    /// Its current directory, if we may see it.
+    /// The current directory, if it is readable.
     pub directory: Option<PathBuf>,
 }
 
-/// Describes a process; `None` if it is gone.
+/// Describes a process; `None` if it has exited.
 pub fn describe_process(pid: i32) -> Option<ProcessDescription> {
     let stat = stat(pid)?;
     let ticks_per_second = nix::unistd::sysconf(nix::unistd::SysconfVar::CLK_TCK).ok().flatten();

@@ -2,18 +2,19 @@
 
 use std::ffi::{OsStr, OsString};
 
-/// Variables that programs need to find their way. Nothing of the daemon's own, and nothing that carries a secret.
+/// Variables that most programs need. None of the daemon's own variables and none that carries a secret.
 const ALLOWED: &[&str] =
     &["PATH", "HOME", "USER", "LOGNAME", "SHELL", "LANG", "LANGUAGE", "TERM", "TZ", "TMPDIR"];
 const ALLOWED_PREFIXES: &[&str] = &["LC_", "XDG_"];
-/// Which session a process belongs to: for the agent to know, and for us to find it.
+/// The variable with the session id: tells it to the agent, and marks the agent's processes for
+/// [`crate::stray_processes`].
 pub const SESSION_VARIABLE: &str = "INTERCOM_SESSION";
-/// And which part of it, if that has a shim of its own.
+/// The variable with the part of the session, such as a terminal, if the part has its own shim.
 pub const PART_VARIABLE: &str = "INTERCOM_PART";
 const DEFAULT_PATH: &str = "/usr/local/bin:/usr/bin:/bin";
 
-/// The whole environment of an agent. `ours` is the daemon's; `passed` names variables of it that the profile hands
-/// on; `own` are the profile's and the caller's values, which win.
+/// Returns the complete environment of an agent. `ours` is the daemon's environment; `passed` names its variables that
+/// the profile passes on; `own` are the values of the profile and the caller, which take precedence.
 pub fn agent_environment(
     ours: impl IntoIterator<Item = (OsString, OsString)>,
     passed: &[String],

@@ -1,4 +1,4 @@
-//! Finding an agent again after a restart: alive behind its shim, or dead with its last words on disk.
+//! The recovery of an agent after a restart: alive behind its shim, or dead with its last output on disk.
 
 use std::io::{self, IoSliceMut};
 use std::os::fd::{AsRawFd, FromRawFd, OwnedFd};
@@ -15,35 +15,34 @@ use super::record::{SOCKET, ShimMeta, read_meta};
 use super::running_shims::belongs_to_other_daemon;
 use super::{AgentProcess, RuntimeDir, leftovers};
 
-/// A shim answers at once, unless the machine is very busy.
+/// The time limit for a shim's hello. A shim answers immediately, unless the machine is very busy.
 const GREETING: Duration = Duration::from_secs(5);
 const RETRY: Duration = Duration::from_millis(50);
 
-/// Why there is nothing to be found. Unless it is another daemon's, whatever was there has been ended.
+/// The reason why no process was found. Unless it belongs to another daemon, all that was left of it has been ended.
 #[derive(Debug, thiserror::Error)]
 pub enum LostProcess {
-    #[error("it never came to run")]
+    #[error("it was never started")]
     NeverRan,
-    #[error("its shim speaks version {0} of the protocol, which this intercom does not")]
+    #[error("its shim speaks version {0} of the protocol, which this intercom does not support")]
     Version(u32),
     #[error("its shim does not answer: {0}")]
     Silent(io::Error),
-    /// It has not been ended: it is another daemon's.
-    #[error("its shim takes another process for its daemon")]
+    /// The process belongs to another daemon and has not been ended.
+    #[error("its shim accepts only another daemon")]
     Refused,
-    /// Neither has this.
-    #[error("its directory is a copy, and its agent another daemon's")]
+    /// Like `Refused`, this process has not been ended.
+    #[error("its directory is a copy, and its agent belongs to another daemon")]
     Elsewhere,
 }
 
 impl AgentProcess {
-    /// Finds the process that lives, or lived, there. `consumed` is the length of its output that is in the
-    /// log.
+    /// Finds the process of this directory, alive or dead. `consumed` is the length of its output that is in the log.
     pub async fn find(session: &str, runtime_dir: &RuntimeDir, consumed: u64) -> Result<Self, LostProcess> {
-        let known = read_meta(&runtime_dir.dir);
-        let never = known.is_none() && !runtime_dir.dir.join(SOCKET).exists();
-        // A shim that is there says itself who it is.
-        let meta = known.unwrap_or_else(|| ShimMeta::unknown(session, runtime_dir));
+        let recorded = read_meta(&runtime_dir.dir);
+        let was_never_started = recorded.is_none() && !runtime_dir.dir.join(SOCKET).exists();
+        // A live shim identifies itself in its hello, so a missing record is no reason to give up.
+        let meta = recorded.unwrap_or_else(|| ShimMeta::unknown(session, runtime_dir));
         let client = ShimClient {
             runtime_dir: runtime_dir.clone(),
             meta,
@@ -52,11 +51,12 @@ impl AgentProcess {
             child: None,
             accepted: None,
         };
-        if never {
-            // Without even a directory it was not started from here: a copy of the database may be served elsewhere.
+        if was_never_started {
+            // Without a directory it was not started from this state directory: a copy of the database may be in use
+            // elsewhere, and its agent is not ours to end.
             if runtime_dir.dir.exists() {
                 client.end_all().await;
-                // A shim that is only about to start finds no place to put its socket, and does not.
+                // A shim that is just starting cannot create its socket without the directory, and exits.
                 super::remove(&runtime_dir.dir);
             }
             return Err(LostProcess::NeverRan);
@@ -66,28 +66,28 @@ impl AgentProcess {
 }
 
 impl ShimClient {
-    /// Begins to look after an agent that was started, whatever has become of it since. If it cannot be talked to, it is
-    /// ended: a session never ends without its tree.
+    /// Connects to the shim of an agent that was started, or reports its end. If the shim cannot be reached, the agent
+    /// is ended: a session never ends without its tree.
     pub(super) async fn reach(self) -> Result<AgentProcess, LostProcess> {
         let deadline = tokio::time::Instant::now() + GREETING;
         loop {
             let error = match crate::socket::connect(&self.runtime_dir.dir.join(SOCKET)).await {
                 Ok(stream) => match greeting(&stream).await {
-                    // It hangs up on those who hold no lock of its state directory, and on a machine that is busy with
-                    // starting and stopping daemons that may be over in a moment.
+                    // The shim hangs up on processes that do not hold the lock of its state directory. While daemons
+                    // start and stop on a busy machine, that can be a temporary state, so retry until the deadline.
                     Err(error) if error.kind() == io::ErrorKind::UnexpectedEof => error,
                     greeting => return self.greeted(stream, greeting).await,
                 },
                 Err(error) => error,
             };
-            // Nobody listens: the shim has gone, with or without a word.
+            // Nobody listens: the shim has exited, with or without an exit record.
             if !self.meta.shim.is_running() || read_exit(&self.runtime_dir.dir).is_some() {
-                let left = read_exit(&self.runtime_dir.dir);
-                return Ok(self.attach_ended(left));
+                let record = read_exit(&self.runtime_dir.dir);
+                return Ok(self.attach_ended(record));
             }
             if tokio::time::Instant::now() > deadline {
                 let is_refused = error.kind() == io::ErrorKind::UnexpectedEof;
-                // A shim that we have just started is ours, whatever it takes us for.
+                // A shim that we have just started is ours, even if it does not recognise us.
                 if is_refused && self.child.is_none() {
                     return Err(LostProcess::Refused);
                 }
@@ -114,10 +114,10 @@ impl ShimClient {
                 (self.stdout, self.accepted) = (stdout, hello.accepted);
                 return Ok(self.attach(stream, rest, hello.journal_end));
             }
-            // It went between our call and its answer.
+            // The shim exited between our connect and its hello.
             Err(_) if read_exit(&self.runtime_dir.dir).is_some() || !self.meta.shim.is_running() => {
-                let left = read_exit(&self.runtime_dir.dir);
-                return Ok(self.attach_ended(left));
+                let record = read_exit(&self.runtime_dir.dir);
+                return Ok(self.attach_ended(record));
             }
             Ok(ShimGreeting { hello, .. }) => LostProcess::Version(hello.version),
             Err(error) => LostProcess::Silent(error),
@@ -126,7 +126,7 @@ impl ShimClient {
         Err(lost)
     }
 
-    /// Shim, agent and everything below it.
+    /// Ends the shim, the agent and everything below it, unless they belong to another daemon.
     pub(super) async fn end_all(&self) {
         let (meta, dir) = (self.meta.clone(), self.runtime_dir.dir.clone());
         let ended = tokio::task::spawn_blocking(move || {
@@ -139,12 +139,12 @@ impl ShimClient {
     }
 }
 
-/// The first words of a shim.
+/// The first message of a shim.
 struct ShimGreeting {
     hello: ShimHello,
     /// A second end of the agent's stdout.
     stdout: Option<OwnedFd>,
-    /// The beginning of what comes after it.
+    /// The bytes received after the hello.
     rest: BytesMut,
 }
 
@@ -155,7 +155,7 @@ async fn greeting(stream: &UnixStream) -> io::Result<ShimGreeting> {
     Ok(ShimGreeting { hello, stdout, rest })
 }
 
-/// The first frame, with the descriptor that comes along.
+/// Receives the first frame and the descriptor that comes with it.
 async fn hello(stream: &UnixStream, buf: &mut BytesMut) -> io::Result<(ShimHello, Option<OwnedFd>)> {
     let mut stdout = None;
     loop {
@@ -188,7 +188,7 @@ fn receive(stream: &UnixStream, chunk: &mut [u8]) -> io::Result<(usize, Option<O
     let mut fds = Vec::new();
     for control in message.cmsgs()? {
         if let ControlMessageOwned::ScmRights(received) = control {
-            // SAFETY: the kernel has just made these descriptors for us, and nobody else knows of them.
+            // SAFETY: the kernel has just created these descriptors for us, and nothing else owns them.
             fds.extend(received.into_iter().map(|fd| unsafe { OwnedFd::from_raw_fd(fd) }));
         }
     }

@@ -1,9 +1,9 @@
 //! The control protocol between a shim and the daemon: small frames over a unix socket, in both directions.
 //!
-//! `type (1) · length of payload (4, LE) · n (8, LE) · payload`. The shim speaks first, with [`ShimFrame::Hello`]. A daemon
-//! speaks this version and the one before; a shim lives as long as its agent and never changes its own.
+//! `type (1) · length of payload (4, LE) · n (8, LE) · payload`. The shim sends first, with [`ShimFrame::Hello`]. A
+//! daemon supports this version and the one before; a shim lives as long as its agent and never changes its version.
 
-// Whoever can open the socket can send these bytes: reading them may not panic.
+// Any process that can open the socket can send these bytes: parsing them must not panic.
 #![deny(clippy::expect_used, clippy::indexing_slicing, clippy::panic, clippy::unwrap_used)]
 
 use serde::{Deserialize, Serialize};
@@ -13,35 +13,35 @@ use intercom_types::Exit;
 
 /// The version of the protocol that this program speaks. Version 1 had no `Nack`, `Note`, `Kill` and `Seen`.
 pub(super) const VERSION: u32 = 2;
-/// The oldest shim that a daemon of this version still talks to.
+/// The oldest protocol version of a shim that this daemon supports.
 pub(super) const OLDEST: u32 = 1;
 
 const HEADER: usize = 13;
-/// A prompt can be as large as a request's body; nothing else comes near.
+/// The limit of a payload. A prompt can be as large as a request's body; all other payloads are far smaller.
 const MAX_PAYLOAD: usize = 1 << 30;
 
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(super) enum ShimFrame {
     // from the shim
     Hello(ShimHello),
-    /// The journal has grown to this offset. Coalesced: one stands for all before it.
+    /// The journal has grown to this offset. Coalesced: a bell replaces all earlier ones.
     Bell(u64),
-    /// Message n is wholly in the agent's pipe.
+    /// Message n is completely in the agent's pipe.
     Ack(u64),
-    /// Message n never will be.
+    /// Message n will never reach the agent.
     Nack(u64),
-    /// Everything is over: the journal ends here.
+    /// The whole tree has ended, and the journal ends at this offset.
     Exit(u64, ExitRecord),
-    /// Something a person should know: the disk is full, …
+    /// A message for the log, such as a full disk.
     Note(String),
     // from the daemon
-    /// Sent first; everything below this offset is in the log.
+    /// The daemon's first frame; everything below this offset is in the log.
     Attach(u64),
     /// One whole message for the agent.
     Stdin(u64, Vec<u8>),
     /// Everything below this offset is in the log.
     Trim(u64),
-    /// Everything below this offset has been read, if not yet understood: a long message takes more than one look.
+    /// Everything below this offset has been read, though not necessarily parsed: a long message takes several reads.
     Seen(u64),
     Stop(LadderWaits, Vec<u8>),
     Kill,
@@ -55,7 +55,7 @@ pub(super) struct ShimHello {
     pub(super) agent: ProcessIdentity,
     pub(super) shim: ProcessIdentity,
     pub(super) journal_end: u64,
-    /// The last message for the agent that was accepted. Shims did not say so from the beginning.
+    /// The last message for the agent that was accepted; missing in the hello of older shims.
     #[serde(default)]
     pub(super) accepted: Option<u64>,
 }
@@ -68,17 +68,17 @@ pub(super) struct ExitRecord {
     pub(super) steps: Vec<String>,
     pub(super) killed: u32,
     pub(super) journal_end: u64,
-    /// The last message that was wholly in the agent's pipe.
+    /// The last message that was completely in the agent's pipe.
     #[serde(default)]
     pub(super) written: u64,
-    /// The number of bytes rescued from the pipe of an agent that nobody listened to for a while: more may be
-    /// missing. A shim that lives to write this record has listened all the time.
+    /// The number of bytes rescued from the pipe of an agent that nobody read for a while: more may be missing. A shim
+    /// that writes this record itself has read all the time.
     #[serde(skip)]
     pub(super) rescued: Option<u64>,
 }
 
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
-#[expect(clippy::struct_field_names, reason = "each says after what")]
+#[expect(clippy::struct_field_names, reason = "each name says what it follows")]
 pub(super) struct LadderWaits {
     pub(super) after_interrupt_ms: u64,
     pub(super) after_stdin_closed_ms: u64,
@@ -90,13 +90,13 @@ pub(super) struct LadderWaits {
 pub(super) struct BadFrame(&'static str);
 
 impl LadderWaits {
-    /// No steps, no waits: straight to the end.
+    /// No gentle steps and no waits: SIGKILL immediately.
     pub(super) const NONE: Self =
         Self { after_interrupt_ms: 0, after_stdin_closed_ms: 0, after_sigterm_ms: 0 };
 }
 
 impl ShimFrame {
-    /// Since when a shim says or understands it.
+    /// Returns the first protocol version that has this frame.
     pub(super) fn since(&self) -> u32 {
         match self {
             Self::Nack(_) | Self::Note(_) | Self::Kill | Self::Seen(_) => 2,
@@ -111,7 +111,7 @@ impl ShimFrame {
             Self::Bell(end) => (2, *end, Vec::new()),
             Self::Ack(n) => (3, *n, Vec::new()),
             Self::Nack(n) => (4, *n, Vec::new()),
-            Self::Exit(end, left) => (5, *end, json(left)),
+            Self::Exit(end, record) => (5, *end, json(record)),
             Self::Note(text) => (6, 0, text.clone().into_bytes()),
             Self::Attach(offset) => (65, *offset, Vec::new()),
             Self::Stdin(n, message) => (66, *n, message.clone()),
@@ -128,14 +128,14 @@ impl ShimFrame {
         };
         let mut out = Vec::with_capacity(HEADER + payload.len());
         out.push(kind);
-        // The other side refuses a payload that is over its limit, and this length is.
+        // A length that does not fit becomes `u32::MAX`, which is above the receiver's limit: it rejects the frame.
         out.extend_from_slice(&u32::try_from(payload.len()).unwrap_or(u32::MAX).to_le_bytes());
         out.extend_from_slice(&n.to_le_bytes());
         out.extend_from_slice(&payload);
         out
     }
 
-    /// The first whole frame in `bytes` and how long it is; `None` if there is not enough yet.
+    /// Decodes the first complete frame in `bytes` and its length; `None` if it is not complete yet.
     pub(super) fn decode(bytes: &[u8]) -> Result<Option<(Self, usize)>, BadFrame> {
         let Some((kind, rest)) = bytes.split_first() else { return Ok(None) };
         let Some((length, rest)) = rest.split_first_chunk() else { return Ok(None) };
@@ -170,7 +170,7 @@ impl ShimFrame {
         Ok(Some((frame, HEADER + length)))
     }
 
-    /// Takes the first whole frame off the front of `buf`.
+    /// Removes the first complete frame from the front of `buf`.
     pub(super) fn take(buf: &mut bytes::BytesMut) -> Result<Option<Self>, BadFrame> {
         let Some((frame, length)) = Self::decode(buf)? else { return Ok(None) };
         bytes::Buf::advance(buf, length);
@@ -179,14 +179,14 @@ impl ShimFrame {
 }
 
 mod erased {
-    /// A value with a JSON form; so that one closure serves for all payloads.
+    /// A serializable value, as an object type so that one closure serves all payloads.
     pub(super) trait ErasedPayload {
         fn to_vec(&self) -> Vec<u8>;
     }
 
     impl<T: serde::Serialize> ErasedPayload for T {
         fn to_vec(&self) -> Vec<u8> {
-            // It always has one; without it, the other side calls the frame bad.
+            // Payloads always serialize; an empty payload would make the receiver reject the frame.
             serde_json::to_vec(self).unwrap_or_default()
         }
     }

@@ -1,4 +1,4 @@
-//! The parts of this module that the crate's `fuzzing` checks.
+//! Checks of the frame parser and the journal's file names for fuzzing.
 
 use std::path::Path;
 
@@ -7,7 +7,7 @@ use bytes::BytesMut;
 use super::frame::ShimFrame;
 use super::journal;
 
-/// Asserts that `pieces` give the frames that `whole` gives, and that each frame can be sent as it was read.
+/// Asserts that `pieces` decode to the frames of `whole`, and that each frame encodes and decodes to itself.
 pub fn check_frames(pieces: &[&[u8]], whole: &[u8]) {
     let expected = frames(&[whole]);
     assert_eq!(frames(pieces), expected);
@@ -17,7 +17,7 @@ pub fn check_frames(pieces: &[&[u8]], whole: &[u8]) {
     }
 }
 
-/// The frames up to the first that is refused.
+/// Returns the frames before the first invalid one.
 fn frames(pieces: &[&[u8]]) -> Vec<ShimFrame> {
     let (mut buf, mut out) = (BytesMut::new(), Vec::new());
     for piece in pieces {
@@ -33,12 +33,12 @@ fn frames(pieces: &[&[u8]]) -> Vec<ShimFrame> {
     out
 }
 
-/// The offset that a file of a journal begins with, if it is one.
+/// Returns the start offset of a journal segment with this name.
 pub fn segment_start(name: &str) -> Option<u64> {
     journal::segment_start(name)
 }
 
-/// The name of the file that begins with this offset.
+/// Returns the name of the journal segment that starts at this offset.
 pub fn segment_name(start: u64) -> String {
     journal::segment(Path::new(""), start).to_string_lossy().into_owned()
 }

@@ -1,4 +1,4 @@
-//! Processes as they are kept on disk: a directory for each generation of each session, whatever a database knows of them.
+//! The directories of processes: one for each generation of each session, independent of any database.
 
 use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
@@ -12,11 +12,11 @@ use super::leftovers::{self, is_running};
 use super::record::{EXIT, META, SOCKET, ShimMeta, read_meta};
 use super::running_shims::{RunningShim, belongs_to_other_daemon, is_below_a_shim, running_shims, shims_in};
 
-/// The time that the shim of a removed directory has to end its agent by itself.
+/// The time that the shim of a removed directory has to end its agent.
 const ENDING: Duration = Duration::from_secs(5);
 const LOOK_AGAIN: Duration = Duration::from_millis(20);
 
-/// A generation of a session that has a directory.
+/// A generation of a session and its directory.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct GenerationDir {
     pub session: String,
@@ -24,7 +24,7 @@ pub struct GenerationDir {
     pub dir: PathBuf,
 }
 
-/// All of them, the newest generation of a session first.
+/// Lists all generations that have a directory, the newest of each session first.
 pub fn list_generation_dirs(agents_dir: &Path) -> Vec<GenerationDir> {
     let mut found = Vec::new();
     for session in directories(agents_dir) {
@@ -41,22 +41,22 @@ pub fn list_generation_dirs(agents_dir: &Path) -> Vec<GenerationDir> {
 }
 
 impl GenerationDir {
-    /// The description of its session, as its starter wrote it down.
+    /// Returns the description of the session, in the form in which its creator recorded it.
     pub fn memo(&self) -> Option<String> {
         read_meta(&self.dir)?.memo
     }
 
-    /// The agent, if it runs.
+    /// Returns the pid of the agent if it runs.
     pub fn agent_pid(&self) -> Option<i32> {
         Some(read_meta(&self.dir)?.agent).filter(ProcessIdentity::is_running).map(|agent| agent.pid)
     }
 
-    /// The directory that the agent is in, if it runs.
+    /// Returns the agent's current directory if it runs.
     pub fn workspace(&self) -> Option<PathBuf> {
         std::fs::read_link(format!("/proc/{}/cwd", self.agent_pid()?)).ok()
     }
 
-    /// Tells whether a process was ever started for it.
+    /// Reports whether a process was ever started for this generation.
     pub fn was_started(&self) -> bool {
         [META, SOCKET, EXIT].iter().any(|name| self.dir.join(name).exists())
     }
@@ -77,64 +77,64 @@ impl GenerationDir {
         }
     }
 
-    /// The directories of what runs for it beside it, and its own.
+    /// Returns the directories of the generation's parts, such as terminals, followed by its own.
     fn all(&self) -> Vec<PathBuf> {
         directories(&self.dir).into_iter().chain([self.dir.clone()]).collect()
     }
 }
 
-/// The outcome for a directory that nobody needs.
+/// The outcome of the removal of a directory that is no longer needed.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum ClearedDirectory {
-    /// Nothing ran for it any more.
+    /// No process belonged to it any more.
     Removed,
-    /// Something did, and was ended.
+    /// Processes still belonged to it and were ended.
     Ended,
-    /// Something does, and cannot be ended: the directory stays, so that it is found there again.
+    /// Processes belong to it and cannot be ended: the directory stays, so that the next attempt finds them.
     Alive,
 }
 
-/// Ends whatever runs for a directory, and removes it.
-pub async fn remove_generation(kept: GenerationDir) -> ClearedDirectory {
+/// Ends all processes of a directory and removes it.
+pub async fn remove_generation(generation: GenerationDir) -> ClearedDirectory {
     let cleared = tokio::task::spawn_blocking(move || {
-        let alive = || kept.all().iter().any(|dir| kept.is_alive(dir));
+        let alive = || generation.all().iter().any(|dir| generation.is_alive(dir));
         let was_alive = alive();
         if was_alive {
-            kept.all().iter().for_each(|dir| kept.end(dir));
+            generation.all().iter().for_each(|dir| generation.end(dir));
         }
         if was_alive && alive() {
             return ClearedDirectory::Alive;
         }
-        super::remove(&kept.dir);
+        super::remove(&generation.dir);
         if was_alive { ClearedDirectory::Ended } else { ClearedDirectory::Removed }
     });
     cleared.await.unwrap_or(ClearedDirectory::Alive)
 }
 
-/// Ends what runs for an agent beside it, such as terminals: whoever looked after that has gone.
-pub async fn end_parts(kept: GenerationDir) {
-    let ended =
-        tokio::task::spawn_blocking(move || directories(&kept.dir).iter().for_each(|part| kept.end(part)));
+/// Ends an agent's parts, such as terminals, whose owner has exited.
+pub async fn end_parts(generation: GenerationDir) {
+    let end_all = move || directories(&generation.dir).iter().for_each(|part| generation.end(part));
+    let ended = tokio::task::spawn_blocking(end_all);
     ended.await.ok(); // it does not panic
 }
 
-/// Processes that have no shim above them and carry a session's mark, or are left of an agent of this directory whose shim has gone: left
-/// behind by a crash. With their session.
+/// Returns processes that a crash left behind, with their session: processes that carry a session's mark and have no
+/// shim above them, and those left of an agent of this directory whose shim has exited.
 pub fn stray_processes(agents_dir: &Path) -> Vec<(i32, String)> {
     let marked = with_variable(SESSION_VARIABLE).into_iter().filter(|(pid, _)| is_running(*pid));
     let mut found: Vec<(i32, String)> = marked.filter(|(pid, _)| !is_below_a_shim(*pid)).collect();
-    for kept in list_generation_dirs(agents_dir) {
-        let meta = read_meta(&kept.dir).filter(|meta| !meta.shim.is_running());
-        let left = meta.map(|meta| leftovers::members(&meta, &kept.dir)).unwrap_or_default();
-        found.extend(left.into_iter().map(|process| (process.pid, kept.session.clone())));
+    for generation in list_generation_dirs(agents_dir) {
+        let meta = read_meta(&generation.dir).filter(|meta| !meta.shim.is_running());
+        let left = meta.map(|meta| leftovers::members(&meta, &generation.dir)).unwrap_or_default();
+        found.extend(left.into_iter().map(|process| (process.pid, generation.session.clone())));
     }
     found.sort();
     found.dedup();
     found
 }
 
-/// Ends the agents of this state directory whose own directories are gone: nobody can talk to their shims any more. Returns their
-/// sessions.
+/// Ends the agents of this state directory whose own directories were removed: no daemon can reach their shims any
+/// more. Returns their sessions.
 pub async fn end_agents_without_directory(state_dir: PathBuf) -> Vec<String> {
     let ended = tokio::task::spawn_blocking(move || {
         let ours = |shim: &RunningShim| {
@@ -145,7 +145,7 @@ pub async fn end_agents_without_directory(state_dir: PathBuf) -> Vec<String> {
             .filter(ours)
             .map(|shim| (ProcessIdentity::of(shim.pid), shim.session))
             .collect();
-        // They climb the ladder by themselves, and sweep what is left.
+        // The shims climb the stop ladder and sweep what is left, which is gentler than killing them.
         for (shim, _) in &shims {
             shim.signal(Signal::SIGTERM);
             shim.wake();
@@ -164,7 +164,7 @@ pub async fn end_agents_without_directory(state_dir: PathBuf) -> Vec<String> {
     ended.await.unwrap_or_default()
 }
 
-/// Tells whether the paths of a process are ours: in a container the same path may be another place.
+/// Reports whether the paths of a process are ours: in a container the same path may be another directory.
 fn shares_mount_namespace(pid: i32) -> bool {
     let mounts = |pid: &str| std::fs::read_link(format!("/proc/{pid}/ns/mnt")).ok();
     mounts(&pid.to_string()).is_some_and(|theirs| mounts("self") == Some(theirs))

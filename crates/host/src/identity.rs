@@ -1,4 +1,4 @@
-//! Which process it is, so that a pid that was given to somebody else is never signalled.
+//! The identity of a process, so that a pid that was reused is never signalled.
 
 use std::fs::File;
 use std::io::Read;
@@ -10,12 +10,13 @@ use nix::sys::signal::{Signal, kill};
 use nix::unistd::Pid;
 use serde::{Deserialize, Serialize};
 
-/// A pid means nothing without the boot and the time at which its process started.
+/// A process, identified by its pid, the boot of the machine and its start time: a pid alone may mean another process
+/// later.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct ProcessIdentity {
     pub pid: i32,
     pub boot: String,
-    /// In clock ticks since boot; 0 where the system does not tell.
+    /// The start time in clock ticks since boot; 0 if it is unknown.
     pub started: u64,
 }
 
@@ -25,17 +26,17 @@ impl ProcessIdentity {
         Self { pid, boot: boot_id(), started: stat(pid).map_or(0, |stat| stat.started) }
     }
 
-    /// Nobody that we know of, in this life of the machine.
+    /// Returns an identity that matches no process of this boot.
     pub(super) fn nobody() -> Self {
         Self { pid: 0, boot: boot_id(), started: 0 }
     }
 
-    /// Is true while this very process runs.
+    /// Reports whether exactly this process runs.
     pub(super) fn is_running(&self) -> bool {
         self.exists() && stat(self.pid).is_some_and(|stat| !stat.is_dead())
     }
 
-    /// Lets it run if somebody has stopped it.
+    /// Resumes the process if it is stopped.
     pub(super) fn wake(&self) {
         self.signal(Signal::SIGCONT);
     }
@@ -44,19 +45,19 @@ impl ProcessIdentity {
         self.signal(Signal::SIGKILL);
     }
 
-    /// Signals this very process, and no other that has its number now. Returns whether it was there.
+    /// Signals exactly this process, never another one that reuses its pid. Returns whether it existed.
     pub(super) fn signal(&self, signal: Signal) -> bool {
         match open_process(self.pid) {
-            // The descriptor stands for one process as long as it is open. So the one that is looked at now is the one that gets
-            // the signal, whoever has the number by then.
+            // The descriptor refers to one process as long as it is open. So the process that is checked now is the one
+            // that gets the signal, even if its pid is reused in between.
             Ok(process) => self.exists() && send(&process, signal).is_ok(),
-            // A kernel from before 2019: the time between look and signal is all that can be kept short.
+            // Kernels before 5.3 (2019) have no pidfd: only the time between check and signal can be kept short.
             Err(Errno::ENOSYS) => self.exists() && kill(Pid::from_raw(self.pid), signal).is_ok(),
-            Err(_) => false, // it has gone
+            Err(_) => false, // the process has exited
         }
     }
 
-    /// Is true while this very process is there, alive or not yet reaped.
+    /// Reports whether exactly this process exists, alive or not yet reaped.
     pub(super) fn exists(&self) -> bool {
         self.boot == boot_id()
             && self.started != 0
@@ -66,7 +67,7 @@ impl ProcessIdentity {
 
 #[expect(unsafe_code, reason = "the system call has no safe wrapper here")]
 fn open_process(pid: i32) -> Result<OwnedFd, Errno> {
-    // SAFETY: it takes two numbers, and what it returns is a new descriptor that nobody else knows of.
+    // SAFETY: the call takes two numbers and returns a new descriptor that nothing else owns.
     let opened = Errno::result(unsafe { libc::syscall(libc::SYS_pidfd_open, pid, 0) })?;
     let fd = i32::try_from(opened).map_err(|_| Errno::EBADF)?;
     // SAFETY: as above.
@@ -90,13 +91,14 @@ pub(super) struct ProcessStat {
     pub(super) reaped_ticks: u64,
     pub(super) pages: u64,
     pub(super) parent: i32,
-    /// The leader of its session: whoever was the last above it to call `setsid`.
+    /// The leader of its kernel session: the last process above it that called `setsid`.
     pub(super) leader: i32,
     pub(super) started: u64,
 }
 
 impl ProcessStat {
-    /// A zombie. One whose first thread has ended and another has not looks the same, and lives.
+    /// Reports whether the process is a zombie. A process whose first thread has ended while another one runs looks the
+    /// same, and lives.
     pub(super) fn is_dead(&self) -> bool {
         self.state == 'Z' && self.threads <= 1
     }
@@ -111,15 +113,16 @@ pub(super) fn stat(pid: i32) -> Option<ProcessStat> {
     parse_stat(&short(&format!("/proc/{pid}/stat"))?)
 }
 
-/// A file of `/proc` that is far shorter than a page: the kernel gives it whole to one read. It may hold the name of a
-/// process, which can be anything, also what is not text.
+/// Reads a file of `/proc` that is far shorter than a page: the kernel returns it in one read. It may contain a process
+/// name, which need not be valid UTF-8.
 pub(super) fn short(path: &str) -> Option<String> {
     let mut bytes = [0; 4096];
     let length = File::open(path).ok()?.read(&mut bytes).ok()?;
     Some(String::from_utf8_lossy(&bytes[..length]).into_owned())
 }
 
-/// The name in the second field may hold anything, also brackets and spaces: count from its end.
+/// Parses `/proc/PID/stat`. The name in the second field may contain brackets and spaces: fields are counted from its
+/// end.
 fn parse_stat(text: &str) -> Option<ProcessStat> {
     let (begin, end) = (text.find('(')?, text.rfind(')')?);
     let fields: Vec<&str> = text[end + 1..].split_ascii_whitespace().collect();
@@ -142,12 +145,12 @@ pub(super) fn pids() -> impl Iterator<Item = i32> {
     entries.filter_map(|entry| entry.ok()?.file_name().to_str()?.parse::<i32>().ok())
 }
 
-/// Everybody and their parent.
+/// Returns all processes with their parents.
 pub(super) fn parents() -> Vec<(i32, i32)> {
     pids().filter_map(|pid| Some((pid, stat(pid)?.parent))).collect()
 }
 
-/// The processes that were started with this variable in their environment, and its value. Zombies have none.
+/// Returns the processes that were started with this variable, and its value. Zombies have no environment.
 pub(super) fn with_variable(name: &str) -> Vec<(i32, String)> {
     pids().filter_map(|pid| Some((pid, variable(pid, name)?))).collect()
 }
@@ -162,7 +165,8 @@ pub(super) fn variable(pid: i32, name: &str) -> Option<String> {
     })
 }
 
-/// The environment that a process was started with. One whose first thread has ended shows it only through another thread.
+/// Returns the environment that a process was started with. If its first thread has ended, only another thread shows
+/// it.
 fn environment(pid: i32) -> Option<Vec<u8>> {
     match std::fs::read(format!("/proc/{pid}/environ")) {
         Ok(environ) if !environ.is_empty() => return Some(environ),

@@ -4,14 +4,15 @@
 //!   out.00000000000000000000   out.00000000000008388608   …
 //!   └── 8 MiB ────────────────┘└── grows ──►
 //! ```
-//! The shim writes, the daemon reads; neither waits for the other. Consumed segments are deleted.
+//! The shim writes, the daemon reads; neither waits for the other. Consumed segments are deleted. Two files never share
+//! an offset, so a reader resumes from any offset without an index.
 
 use std::fs::{self, File, OpenOptions};
 use std::io;
 use std::os::unix::fs::{FileExt, OpenOptionsExt};
 use std::path::{Path, PathBuf};
 
-/// A segment is closed when it has grown past this.
+/// The size from which a segment is closed and the next one begins.
 const SEGMENT_BYTES: u64 = 8 << 20;
 
 pub(super) fn segment(dir: &Path, start: u64) -> PathBuf {
@@ -22,13 +23,14 @@ fn segment_name(start: u64) -> String {
     format!("out.{start:020}")
 }
 
-/// Where the segment of this name starts. A number that is written in another way names no segment: nobody could open it.
+/// Returns the start offset of the segment with this name. A number in any other spelling names no segment: `segment`
+/// could not open it.
 pub(super) fn segment_start(name: &str) -> Option<u64> {
     let start = name.strip_prefix("out.")?.parse().ok()?;
     (segment_name(start) == name).then_some(start)
 }
 
-/// Where each segment starts, in order.
+/// Returns the start offset of each segment, in order.
 fn segments(dir: &Path) -> io::Result<Vec<u64>> {
     let mut starts = Vec::new();
     for entry in fs::read_dir(dir)? {
@@ -39,28 +41,28 @@ fn segments(dir: &Path) -> io::Result<Vec<u64>> {
     Ok(starts)
 }
 
-/// The beginning of the first segment that is still there.
+/// Returns the start offset of the first remaining segment.
 pub(super) fn start(dir: &Path) -> io::Result<u64> {
     Ok(segments(dir)?.first().copied().unwrap_or(0))
 }
 
-/// The end of the last segment, as it is on disk.
+/// Returns the end offset of the last segment on disk.
 pub(super) fn end(dir: &Path) -> io::Result<u64> {
     match segments(dir)?.last() {
-        // Saturating here and below: the agent runs as the same user, and may put files with any name here.
+        // Saturating here and below: the agent runs as the same user, and may create files with any name here.
         Some(start) => Ok(start.saturating_add(segment(dir, *start).metadata()?.len())),
         None => Ok(0),
     }
 }
 
-/// Adds to the end of a journal whose shim has gone. Nobody else writes to it any more.
+/// Appends to a journal whose shim has exited and which therefore has no other writer.
 pub(super) fn append(dir: &Path, bytes: &[u8]) -> io::Result<()> {
     let Some(start) = segments(dir)?.pop() else { return Err(io::ErrorKind::NotFound.into()) };
     let file = OpenOptions::new().write(true).open(segment(dir, start))?;
     file.write_all_at(bytes, file.metadata()?.len())
 }
 
-/// The shim's side.
+/// The shim's end of the journal.
 pub(super) struct JournalWriter {
     dir: PathBuf,
     file: File,
@@ -83,7 +85,8 @@ impl JournalWriter {
         self.end - self.trimmed
     }
 
-    /// Lets `put` write at the end of the current segment; it tells how much it wrote.
+    /// Lets `put` write at the end of the current segment; `put` returns the number of bytes written. A segment is
+    /// never split inside of one call, so it may exceed [`SEGMENT_BYTES`] by one piece.
     pub(super) fn grow(&mut self, put: impl FnOnce(&File, u64) -> io::Result<usize>) -> io::Result<usize> {
         if self.end - self.start >= SEGMENT_BYTES {
             self.file = create(&self.dir, self.end)?;
@@ -94,13 +97,14 @@ impl JournalWriter {
         Ok(grown)
     }
 
-    /// Everything below `offset` is in the log: whole segments below it may go.
+    /// Deletes the segments that are completely below `offset`, because their content is in the log. The last segment
+    /// stays.
     pub(super) fn trim(&mut self, offset: u64) {
         self.trimmed = self.trimmed.max(offset.min(self.end));
         let Ok(starts) = segments(&self.dir) else { return };
         for (start, next) in starts.iter().zip(starts.iter().skip(1)) {
             if *next <= self.trimmed {
-                fs::remove_file(segment(&self.dir, *start)).ok(); // it is tried again with the next trim
+                fs::remove_file(segment(&self.dir, *start)).ok(); // the next trim tries again
             }
         }
     }
@@ -110,7 +114,7 @@ fn create(dir: &Path, start: u64) -> io::Result<File> {
     OpenOptions::new().write(true).create(true).truncate(true).mode(0o600).open(segment(dir, start))
 }
 
-/// The daemon's side: reads on from any offset that is still there.
+/// The daemon's end of the journal: reads from any offset that is not deleted yet.
 #[derive(Debug)]
 pub(super) struct JournalReader {
     dir: PathBuf,
@@ -127,7 +131,7 @@ impl JournalReader {
         self.offset
     }
 
-    /// Up to `buf.len()` bytes from where the last read ended; 0 if there is nothing more at the moment.
+    /// Reads up to `buf.len()` bytes from the current offset; returns 0 if there is nothing more at the moment.
     pub(super) fn read(&mut self, buf: &mut [u8]) -> io::Result<usize> {
         loop {
             if self.open.is_none() {
@@ -143,7 +147,8 @@ impl JournalReader {
                 self.offset = self.offset.saturating_add(read as u64);
                 return Ok(read);
             }
-            // At the end of this segment: is there a next one?
+            // The end of this segment: the next one, if any, starts exactly at this offset. The shim creates it only
+            // when it has something to write, so its absence means "nothing more yet".
             if self.offset == *start || !segment(&self.dir, self.offset).exists() {
                 return Ok(0);
             }

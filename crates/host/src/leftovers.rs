@@ -1,8 +1,8 @@
-//! Processes of an agent whose shim has died: found by more than one trace, and ended.
+//! The processes of an agent whose shim has died: found by more than one trace, and ended.
 //!
 //! With the shim, its children have lost the parent below which all of them could be found. What is left of the tree is
-//! known by what it cannot or usually does not take off: the mark in its environment, its kernel session, its cgroup, the pipe that is the
-//! agent's stdout, and a parent that is known by one of these.
+//! known by what it cannot or usually does not take off: the mark in its environment, its kernel session, its cgroup, the pipes that are the
+//! agent's stdout and stderr, and a parent that is known by one of these.
 
 use std::cell::{Cell, RefCell};
 use std::collections::{HashMap, HashSet, VecDeque};
@@ -25,28 +25,28 @@ use super::{REBOOTED, journal};
 
 const LOOK_AGAIN: Duration = Duration::from_millis(5);
 const GIVE_UP: Duration = Duration::from_secs(5);
-/// The time during which processes are only stopped before those that were found are killed: a tree that
-/// grows faster than it is found is cut down in rounds.
+/// The time during which processes are only stopped, before those found are killed: a tree that grows faster than it is
+/// found is cut down in rounds.
 const STOPPING: Duration = Duration::from_millis(500);
-/// Looks in a row that find nobody before nobody is left. A process that hands its life on to a child every few milliseconds can
-/// be missed by one look: its number was not there when the numbers were listed, and the one that was has gone. By the
-/// next look that one is an old number, and looks are independent of each other.
+/// The number of consecutive empty looks after which no process is left. A relay, which passes its life on to a child
+/// every few milliseconds, can be missed by one look: its pid was not there when the pids were listed, and the listed
+/// one has exited. By the next look that pid is old, and looks are independent of each other.
 const EMPTY_LOOKS: u32 = 10;
-/// The same once a process was found that had gone before it could be stopped: there is such a relay.
+/// The number of empty looks once a process was found that exited before it could be stopped: there is such a relay.
 const EMPTY_LOOKS_FOR_RELAYS: u32 = 100;
-/// The time that one look spends on processes born during it, and the largest range of new process ids that
-/// it goes through; beyond it, the processes are listed again.
+/// The time that one look spends on processes created during it, and the largest range of new pids that it examines;
+/// beyond it, the processes are listed again.
 const CHASE: Duration = Duration::from_millis(100);
 const MAX_BORN: i32 = 4096;
-/// Looks that find that a process is a stranger before it is one for good. One alone may fall into the moment of an `exec`, when a process
-/// has no environment.
+/// The number of looks after which an unrelated process is not examined again. A single look may coincide with an
+/// `exec`, when a process has no environment.
 const STRANGE: u8 = 2;
-/// The end of an agent whose directory was copied, as far as the copy is concerned.
-const COPIED: &str = "its directory is a copy, and its agent another daemon's";
-/// More than a pipe can hold.
+/// The reason for the end of an agent whose directory is a copy.
+const COPIED: &str = "its directory is a copy, and its agent belongs to another daemon";
+/// The limit of rescued output: more than a pipe can hold.
 const MAX_RESCUED: u64 = 16 << 20;
 
-/// Ends the tree and says what happened. After a restart of the machine there is nothing to end.
+/// Ends the tree and returns the exit record. After a restart of the machine there is nothing to end.
 pub(super) fn end(meta: &ShimMeta, dir: &Path) -> ExitRecord {
     if meta.agent.boot != boot_id() {
         let reason = REBOOTED.to_owned();
@@ -65,7 +65,8 @@ pub(super) fn end(meta: &ShimMeta, dir: &Path) -> ExitRecord {
     let (deadline, mut empty) = (Instant::now() + GIVE_UP, 0);
     while empty < search.enough_looks() {
         let stopped = search.stop_all();
-        // While a writer still holds the pipe, and none can write to it.
+        // Before the kill: the pipe exists only while a writer holds it, and stopped writers cannot write to it
+        // meanwhile.
         rescued += rescue_output(meta, dir, &stopped);
         for process in &stopped {
             process.kill();
@@ -92,7 +93,7 @@ pub(super) fn end(meta: &ShimMeta, dir: &Path) -> ExitRecord {
     }
 }
 
-/// Those that are left of the agent of a directory, as of now.
+/// Returns the processes that are left of a directory's agent, as of now.
 pub(super) fn members(meta: &ShimMeta, dir: &Path) -> Vec<ProcessIdentity> {
     if meta.agent.boot != boot_id() || is_copied(meta, dir) {
         return Vec::new();
@@ -100,40 +101,45 @@ pub(super) fn members(meta: &ShimMeta, dir: &Path) -> Vec<ProcessIdentity> {
     LeftoverSearch::new(meta, dir).look(&HashSet::new(), |_| {})
 }
 
-/// The number that was given to a process last.
+/// Returns the pid that was assigned last.
 fn newest_pid() -> Option<i32> {
     std::fs::read_to_string("/proc/loadavg").ok()?.split_ascii_whitespace().last()?.parse().ok()
 }
 
-/// Adds the numbers that were given out since `newest`, and returns the first of them. `None` if there are none, or no more time.
-fn next_born(numbers: &mut VecDeque<i32>, newest: &mut Option<i32>, deadline: Instant) -> Option<i32> {
+/// Adds the pids that were assigned since `newest`, and returns the first of them. `None` if there are none, or the
+/// time is over.
+fn next_born(
+    pids_to_examine: &mut VecDeque<i32>,
+    newest: &mut Option<i32>,
+    deadline: Instant,
+) -> Option<i32> {
     let (before, now) = (newest.as_ref().copied()?, newest_pid()?);
     *newest = Some(now);
     if Instant::now() > deadline {
         return None;
     }
-    // Numbers begin anew behind the largest; and a machine that gives out very many is listed again.
+    // Pids wrap around; then, and if very many were assigned, all processes are listed again.
     if (before..before.saturating_add(MAX_BORN)).contains(&now) {
-        numbers.extend(before + 1..=now);
+        pids_to_examine.extend(before + 1..=now);
     } else {
-        numbers.extend(pids().filter(|pid| *pid > 1));
+        pids_to_examine.extend(pids().filter(|pid| *pid > 1));
     }
-    numbers.pop_front()
+    pids_to_examine.pop_front()
 }
 
-/// The features by which the processes of an agent are told from all others.
+/// The traces that distinguish an agent's processes from all others.
 struct LeftoverSearch<'a> {
     meta: &'a ShimMeta,
     cgroup: Option<Cgroup>,
-    /// The directory of the process, and that of its session, as the kernel calls them.
+    /// The canonical directories of the process and of its session.
     dir: PathBuf,
     session_dir: Option<PathBuf>,
     mark: (&'static str, &'a str),
     own: i32,
-    /// The number of times that a process was found to be a stranger. One found so often enough is not
-    /// examined closely again: a quick look misses few.
+    /// The number of times that a process was found to be unrelated. Above [`STRANGE`] it is not examined again: a fast
+    /// look misses fewer processes.
     strangers: RefCell<HashMap<(i32, u64), u8>>,
-    /// Somebody had gone before they could be stopped.
+    /// A process exited before it could be stopped.
     has_relays: Cell<bool>,
 }
 
@@ -159,13 +165,14 @@ impl<'a> LeftoverSearch<'a> {
         if self.has_relays.get() { EMPTY_LOOKS_FOR_RELAYS } else { EMPTY_LOOKS }
     }
 
-    /// Stops everybody who is found, until a look finds nobody new. Stopped before killed: a process that cannot run cannot
-    /// fork, and keeps its place in every limit on processes, so that a tree which forks as fast as it is killed runs into that.
+    /// Stops all processes that are found, until a look finds no new one. They are stopped before they are killed: a
+    /// stopped process cannot fork, and occupies its place in every limit on processes, so that a tree that forks as
+    /// fast as it is killed reaches that limit.
     fn stop_all(&self) -> Vec<ProcessIdentity> {
         let (mut all, mut seen) = (Vec::new(), HashSet::new());
         let deadline = Instant::now() + STOPPING;
         loop {
-            // At sight, not after the look: who is looked at next may have gone by then.
+            // Immediately, not after the look: by then the process may have exited.
             let fresh = self.look(&seen, |process| {
                 if !process.signal(Signal::SIGSTOP) {
                     self.has_relays.set(true);
@@ -180,8 +187,8 @@ impl<'a> LeftoverSearch<'a> {
         }
     }
 
-    /// One look at all processes. Calls `found` at once for each that belongs to the agent and is not in `seen`, and returns
-    /// them.
+    /// Examines all processes once. Calls `found` immediately for each that belongs to the agent and is not in `seen`,
+    /// and returns them.
     fn look(
         &self,
         seen: &HashSet<(i32, u64)>,
@@ -189,10 +196,10 @@ impl<'a> LeftoverSearch<'a> {
     ) -> Vec<ProcessIdentity> {
         let in_cgroup: HashSet<i32> = self.cgroup.iter().flat_map(Cgroup::members).collect();
         let (mut newest, deadline) = (newest_pid(), Instant::now() + CHASE);
-        let mut numbers: Vec<i32> = pids().filter(|pid| *pid > 1 && *pid != self.own).collect();
-        // The youngest first: they are the ones that may be gone in a moment.
-        numbers.sort_unstable_by_key(|pid| std::cmp::Reverse(*pid));
-        let mut numbers = VecDeque::from(numbers);
+        let mut pids_to_examine: Vec<i32> = pids().filter(|pid| *pid > 1 && *pid != self.own).collect();
+        // The youngest first: they are the most likely to exit soon.
+        pids_to_examine.sort_unstable_by_key(|pid| std::cmp::Reverse(*pid));
+        let mut pids_to_examine = VecDeque::from(pids_to_examine);
         let (mut fresh, mut others, mut members) = (Vec::new(), Vec::new(), HashSet::new());
         let mut take = |pid: i32, stat: &ProcessStat, members: &mut HashSet<i32>| {
             members.insert(pid);
@@ -204,9 +211,11 @@ impl<'a> LeftoverSearch<'a> {
             }
         };
         let mut looked_at = HashSet::new();
-        // Then those that were born meanwhile, until nobody was: whoever is missed by a list has gone, or has handed its life on
-        // to a number that was given out after the list was begun.
-        while let Some(pid) = numbers.pop_front().or_else(|| next_born(&mut numbers, &mut newest, deadline)) {
+        // Then those created meanwhile, until there are none: a process that is missing from a list has exited, or has
+        // passed its life on to a pid that was assigned after the list was begun.
+        while let Some(pid) =
+            pids_to_examine.pop_front().or_else(|| next_born(&mut pids_to_examine, &mut newest, deadline))
+        {
             let Some(stat) = stat(pid).filter(|stat| !stat.is_dead()) else { continue };
             if pid == self.own || !looked_at.insert((pid, stat.started)) {
                 continue;
@@ -220,9 +229,9 @@ impl<'a> LeftoverSearch<'a> {
                 others.push((pid, stat));
             }
         }
-        // Then whoever is below them, or has only the pipe in common with them.
+        // Then whoever is below them, or has only a pipe in common with them.
         others.retain(|(pid, stat)| {
-            let holds = self.holds_stdout(*pid, stat) && !self.is_spared(*pid);
+            let holds = self.holds_output(*pid, stat) && !self.is_spared(*pid);
             if holds {
                 take(*pid, stat, &mut members);
             }
@@ -257,8 +266,9 @@ impl<'a> LeftoverSearch<'a> {
             || self.is_of_its_session(pid, stat)
     }
 
-    /// Tells whether the agent began the kernel session of this process. The number of a session is not given to anybody else while it has
-    /// members; but once it had none, it may have been, and then its leader is another process or it carries another mark.
+    /// Reports whether the agent began the kernel session of this process. The number of a session is not reused while
+    /// it has members; afterwards it may be, and then its leader is another process or the process carries another
+    /// mark.
     fn is_of_its_session(&self, pid: i32, found: &ProcessStat) -> bool {
         let agent = &self.meta.agent;
         if agent.started == 0 || found.leader != agent.pid || found.started < agent.started {
@@ -270,16 +280,15 @@ impl<'a> LeftoverSearch<'a> {
         !led_by_another && !of_another && same_user
     }
 
-    /// Tells whether it can still write to what was the agent's stdout. Who reads from it is a daemon.
-    fn holds_stdout(&self, pid: i32, stat: &ProcessStat) -> bool {
-        let Some(inode) = self.meta.stdout.filter(|_| stat.started >= self.meta.agent.started) else {
-            return false;
-        };
-        writable_end(pid, inode).is_some()
+    /// Tells whether it can still write to what was the agent's stdout or stderr. Who reads from it is a daemon.
+    fn holds_output(&self, pid: i32, stat: &ProcessStat) -> bool {
+        let pipes = [self.meta.stdout, self.meta.stderr];
+        stat.started >= self.meta.agent.started
+            && pipes.into_iter().flatten().any(|inode| writable_end(pid, inode).is_some())
     }
 
-    /// Tells whether another shim of the same session looks after it: of a terminal, or of another generation. Its processes carry the
-    /// same mark.
+    /// Reports whether another shim of the same session owns the process: that of a terminal, or of another generation.
+    /// Such processes carry the same mark.
     fn is_spared(&self, pid: i32) -> bool {
         let Some(session) = &self.session_dir else { return false };
         ancestors(pid).any(|above| {
@@ -289,16 +298,16 @@ impl<'a> LeftoverSearch<'a> {
     }
 }
 
-/// Moves what the pipe of the agent's output still holds to the end of its journal, and returns how much that was. The last end to read from may
-/// have gone with shim and daemon; what was written is there as long as somebody holds an end to write to, and a pipe can be opened
-/// anew through that.
+/// Moves the rest of the agent's stdout pipe to the end of its journal, and returns the number of bytes. The last
+/// reading end may have closed with shim and daemon; the data exists as long as a process holds a writing end, and a
+/// pipe can be opened for reading through that.
 fn rescue_output(meta: &ShimMeta, dir: &Path, writers: &[ProcessIdentity]) -> u64 {
     let Some(inode) = meta.stdout else { return 0 };
     let path = writers.iter().find_map(|writer| writable_end(writer.pid, inode));
     let open = |path| File::options().read(true).custom_flags(libc::O_NONBLOCK).open(path);
     let Some(Ok(mut pipe)) = path.map(open) else { return 0 };
     let (mut chunk, mut rescued) = ([0; 16 * 1024], 0);
-    // Until it is empty. Somebody who was not found may write on.
+    // Until it is empty, up to a limit: a process that was not found may keep writing.
     while rescued < MAX_RESCUED {
         match pipe.read(&mut chunk) {
             Ok(read @ 1..) if journal::append(dir, &chunk[..read]).is_ok() => rescued += read as u64,
@@ -309,7 +318,7 @@ fn rescue_output(meta: &ShimMeta, dir: &Path, writers: &[ProcessIdentity]) -> u6
     rescued
 }
 
-/// The descriptor, below `/proc`, through which a process can write to this pipe.
+/// Returns the path below `/proc` of a descriptor through which a process can write to this pipe.
 pub(super) fn writable_end(pid: i32, inode: u64) -> Option<PathBuf> {
     let wanted = PathBuf::from(format!("pipe:[{inode}]"));
     let open = std::fs::read_dir(format!("/proc/{pid}/fd")).ok()?;
@@ -326,7 +335,7 @@ fn owner(pid: i32) -> Option<u32> {
     Some(std::fs::metadata(format!("/proc/{pid}")).ok()?.uid())
 }
 
-/// Is true while a process of this number runs.
+/// Reports whether a process with this pid runs.
 pub fn is_running(pid: i32) -> bool {
     stat(pid).is_some_and(|stat| !stat.is_dead())
 }

@@ -1,15 +1,16 @@
-//! Processes: how an agent is started, found again, talked to, watched and stopped. Everything above sees a
-//! [`AgentProcess`]: two streams to receive from and a few things to ask of it. Whether it was just spawned, found alive after
-//! a restart, or found dead with its last words on disk, it looks the same.
+//! Agent processes: starting, finding, messaging, watching and stopping them. The layers above see an [`AgentProcess`]:
+//! two streams to receive from and a few methods. It behaves the same whether it was just spawned, found alive after a
+//! restart, or found dead with its last output on disk.
 //!
 //! ```text
 //!        daemon                                          one per agent, outlives the daemon
 //!   ┌── Process ──┐   stdin, trim, stop, kill            ┌──────┐
 //!   │ output ◄────┼── journal on disk ◄──────────────────┤ shim ├──► agent
-//!   │ news   ◄────┼── bell, sack, exit ◄── unix socket ──┤      │
+//!   │ events ◄────┼── bell, ack, exit ◄─── unix socket ──┤      │
 //!   └─────────────┘                                      └──────┘
 //! ```
-//! The two streams are apart so that a session which does not read output for a while still hears everything else.
+//! The two streams are separate so that a session that pauses reading output still receives all events. [`shim`] and
+//! `client` describe the tasks and queues in between.
 
 mod activity;
 mod addresses;
@@ -56,8 +57,8 @@ pub use cgroup::{CgroupBase, CgroupLimits};
 pub use confined::{Confined, FileError};
 pub use description::{ProcessDescription, agent_program, describe_process};
 pub use environment::{PART_VARIABLE, SESSION_VARIABLE, agent_environment};
+use files::original_open_files;
 pub use files::raise_open_files;
-use files::usual_open_files;
 pub use find::LostProcess;
 pub use generation_dir::{
     ClearedDirectory, GenerationDir, end_agents_without_directory, end_parts, list_generation_dirs,
@@ -76,42 +77,44 @@ pub use user::RunAs;
 use frame::{ExitRecord, ShimFrame};
 use intercom_types::Exit;
 
-/// What to start.
+/// The specification of a process to start.
 #[derive(Debug, Clone, Serialize, Deserialize)]
 pub struct ProcessSpec {
-    /// The session's id: how its processes are known.
+    /// The session's id, which marks its processes.
     pub session: String,
     pub program: PathBuf,
     pub args: Vec<OsString>,
-    /// All of it: nothing is inherited.
+    /// The complete environment: nothing is inherited.
     pub env: Vec<(OsString, OsString)>,
     pub cwd: PathBuf,
-    /// A cgroup to be made for it, where one can be.
+    /// The cgroup to create for it, if the system allows it.
     pub cgroup: Option<PathBuf>,
     pub limits: CgroupLimits,
-    /// Whom it runs as, if not as we do.
+    /// The user that it runs as, if not the daemon's.
     #[serde(default)]
     pub user: Option<RunAs>,
-    /// What its session is, kept beside the process for a database that does not know it. In the form of whoever starts it.
+    /// The description of its session in its creator's format, recorded beside the process for a database that does not
+    /// know the session.
     #[serde(default)]
     pub memo: Option<String>,
 }
 
-/// What is kept of a process on disk, and where.
+/// The directory of a process, and the limits of the files in it.
 #[derive(Debug, Clone, Serialize, Deserialize)]
 pub struct RuntimeDir {
-    /// Of this generation of this session alone.
+    /// The directory of this generation of this session alone.
     pub dir: PathBuf,
-    /// How much of stderr's end is kept.
+    /// The size of the tail of stderr that is kept.
     pub stderr_tail_bytes: usize,
-    /// Output that is not in the log yet, beyond which the agent waits.
+    /// The limit of output that is not in the log yet, from which the agent has to wait.
     pub journal_cap_bytes: u64,
-    /// What sets it apart from the rest of its session, if it is only a part of that: its end is not theirs.
+    /// The name of the part of the session, if the process is only a part, such as a terminal: its end is not the
+    /// session's.
     #[serde(default)]
     pub part: Option<String>,
 }
 
-/// How to stop, gentlest first; each wait ends early when the process is gone.
+/// The steps that stop a process, gentlest first; each wait ends early when the process has exited.
 #[derive(Debug, Clone)]
 pub struct StopLadder {
     /// The protocol's own request to stop, framed.
@@ -121,30 +124,30 @@ pub struct StopLadder {
     pub after_sigterm: Duration,
 }
 
-/// What a process lets us know.
+/// An event of a process.
 #[derive(Debug, PartialEq, Eq)]
 pub enum ProcessEvent {
-    /// Wholly in the agent's pipe.
+    /// The message is completely in the agent's pipe.
     Written { n: u64 },
-    /// It will never be.
+    /// The message will never reach the agent.
     Failed { n: u64, cause: String },
-    /// The whole tree is gone. Output that is not read yet follows on the output stream until its end.
+    /// The whole tree has ended. Unread output follows on the output stream until its end.
     Exited(ProcessExit),
 }
 
-/// How a process and its tree went.
+/// The end of a process and its tree.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct ProcessExit {
     pub exit: Exit,
     pub reason: String,
-    /// What was needed: any of `interrupt`, `close_stdin`, `sigterm`, `sigkill`, in order.
+    /// The steps that were needed: any of `interrupt`, `close_stdin`, `sigterm`, `sigkill`, in order.
     pub steps: Vec<String>,
-    /// How many processes had to be killed.
+    /// The number of processes that had to be killed.
     pub killed: u32,
     pub stderr_tail: String,
-    /// The last message that was wholly in its pipe.
+    /// The last message that was completely in its pipe.
     pub written: u64,
-    /// Bytes that were rescued from the pipe of its output, if nobody listened to it for a while: more may be missing.
+    /// The number of bytes rescued from its stdout pipe, if nobody read that for a while: more may be missing.
     pub rescued: Option<u64>,
 }
 
@@ -152,7 +155,7 @@ pub struct ProcessExit {
 pub const STREAM_CLOSED: &str = "stream closed";
 /// The process ended while something else kept its stdout open.
 pub const EXITED: &str = "exited";
-/// How long a shim may take beyond what it was given.
+/// The extra time that a shim may take after the ladder's own waits.
 const KILL_GRACE: Duration = Duration::from_secs(2);
 /// The time for a shim to take what it was told, when we let go of it.
 const LAST_FRAMES: Duration = Duration::from_millis(200);
@@ -166,16 +169,16 @@ pub const REBOOTED: &str = "the machine was restarted";
 pub struct AgentProcess {
     pub identity: ProcessIdentity,
     shim: ProcessIdentity,
-    /// What its shim speaks.
+    /// The protocol version of its shim.
     version: u32,
     pub output: mpsc::Receiver<Bytes>,
     pub events: mpsc::Receiver<ProcessEvent>,
     control: mpsc::UnboundedSender<ShimFrame>,
     runtime_dir: RuntimeDir,
     trim: TrimPace,
-    /// What its shim wrote down at its end, if it was found dead.
+    /// The exit record of its shim, if the process was found dead.
     exit_record: Option<ExitRecord>,
-    /// The last message that its shim has accepted, where that is known.
+    /// The last message that its shim has accepted, if known.
     accepted: Option<u64>,
     alive: bool,
     /// Tells the shim what was queued.
@@ -184,44 +187,44 @@ pub struct AgentProcess {
     tasks: JoinSet<()>,
 }
 
-/// The shim is told what is in the log now and then, not at every commit.
+/// The pace of trim frames: the shim learns the log's position now and then, not at every commit.
 #[derive(Debug)]
 struct TrimPace {
-    reported: u64,
+    sent: u64,
     every: u64,
 }
 
 impl AgentProcess {
-    /// Queues one framed message for the agent's stdin and never waits. Sending one again is harmless: the shim knows
-    /// which it has accepted. The caller bounds how many are under way.
+    /// Queues one framed message for the agent's stdin and never waits. A repeated message is harmless: the shim knows
+    /// which messages it has accepted. The caller bounds the number of messages in flight.
     pub fn send(&self, n: u64, message: Vec<u8>) {
         self.send_frame(ShimFrame::Stdin(n, message));
     }
 
-    /// Whether a message arrived, if that is known without asking: of a process that was found dead.
+    /// Reports whether a message arrived, if the process was found dead; otherwise events tell.
     pub fn arrived(&self, n: u64) -> Option<bool> {
-        self.exit_record.as_ref().map(|left| n <= left.written)
+        self.exit_record.as_ref().map(|record| n <= record.written)
     }
 
-    /// The last message that its shim had accepted when it was found. Not known of one that an older daemon started.
+    /// Returns the last message that its shim had accepted when it was found; unknown for shims of older daemons.
     pub fn accepted(&self) -> Option<u64> {
-        self.accepted.or(self.exit_record.as_ref().map(|left| left.written))
+        self.accepted.or(self.exit_record.as_ref().map(|record| record.written))
     }
 
-    /// Everything up to this offset of the output is in the log.
+    /// Marks the output up to this offset as being in the log.
     pub fn consumed(&mut self, offset: u64) {
-        if offset >= self.trim.reported + self.trim.every {
-            self.trim.reported = offset;
+        if offset >= self.trim.sent + self.trim.every {
+            self.trim.sent = offset;
             self.send_frame(ShimFrame::Trim(offset));
         }
     }
 
-    /// Whether it ran when it was spawned or found.
+    /// Reports whether the process ran when it was spawned or found.
     pub fn is_alive(&self) -> bool {
         self.alive
     }
 
-    /// Starts the ladder; the end of it is in the news.
+    /// Starts the stop ladder; its result is [`ProcessEvent::Exited`].
     pub fn stop(&mut self, ladder: StopLadder) {
         let millis = |wait: Duration| u64::try_from(wait.as_millis()).unwrap_or(u64::MAX);
         let waits = frame::LadderWaits {
@@ -234,7 +237,7 @@ impl AgentProcess {
         self.kill_after(most + KILL_GRACE);
     }
 
-    /// Straight to the end of the ladder.
+    /// Kills the process and its tree, without the gentle steps.
     pub fn kill(&mut self) {
         if ShimFrame::Kill.since() <= self.version {
             self.send_frame(ShimFrame::Kill);
@@ -244,7 +247,7 @@ impl AgentProcess {
         self.kill_after(KILL_GRACE);
     }
 
-    /// Kills it, and waits until the whole tree is gone.
+    /// Kills the process, and waits until the whole tree is gone.
     pub async fn end(mut self) {
         self.kill();
         while let Some(event) = self.events.recv().await {
@@ -254,16 +257,16 @@ impl AgentProcess {
         }
     }
 
-    /// Lets go of the agent, which lives on. What its shim was told by now still reaches it.
+    /// Leaves the agent running. Frames in the queue still reach its shim.
     pub async fn leave(self) {
         let Self { control, tasks, mut writer, .. } = self;
-        drop((control, tasks)); // the writer ends when nobody can tell it anything more
-        // A shim that takes nothing is told again by the next daemon.
+        drop((control, tasks)); // the writer ends when nobody can queue anything more
+        // A shim that reads nothing gets them from the next daemon.
         tokio::time::timeout(LAST_FRAMES, writer.join_next()).await.ok();
     }
 
-    /// A shim that does not do it, because its agent has stopped it or worse, is ended itself; what is left of the tree is
-    /// then ended by us.
+    /// Kills the shim itself if it does not end its agent in time, for example because the agent has stopped it.
+    /// `listen` of the client then ends what is left of the tree.
     fn kill_after(&mut self, patience: Duration) {
         let shim = self.shim.clone();
         shim.wake();
@@ -272,35 +275,35 @@ impl AgentProcess {
             shim.wake();
             tokio::time::sleep(KILL_GRACE).await;
             if shim.is_running() {
-                tracing::error!(shim = shim.pid, "a shim does not end its agent; both are ended");
+                tracing::error!(shim = shim.pid, "a shim does not end its agent; both are killed");
                 shim.kill();
             }
         });
     }
 
     fn send_frame(&self, frame: ShimFrame) {
-        self.control.send(frame).ok(); // the shim has gone: the exit is in the news
+        self.control.send(frame).ok(); // the shim has exited: the event stream says so
     }
 
-    /// Its end is in the log: what it left on disk may go.
+    /// Removes the files of a process whose end is in the log.
     pub fn remove_files(self) {
         remove(&self.runtime_dir.dir);
     }
 
-    /// For those who want to look at it and do not own it.
+    /// Returns a view of the process for callers that do not own it.
     pub fn observer(&self) -> ProcessObserver {
         ProcessObserver { runtime_dir: self.runtime_dir.clone(), shim: self.shim.clone() }
     }
 }
 
-/// Where what is kept of a process's output begins.
+/// Returns the offset of the first output byte that is still on disk.
 pub fn output_start(runtime_dir: &RuntimeDir) -> u64 {
     journal::start(&runtime_dir.dir).unwrap_or(0)
 }
 
-/// Removes what a process left on disk, and the session's directory if it was the last.
+/// Removes the directory of a process, and the session's directory if it was the last.
 pub fn remove(dir: &Path) {
-    std::fs::remove_dir_all(dir).ok(); // it may be gone; the next start looks again
+    std::fs::remove_dir_all(dir).ok(); // it may not exist; the next start tries again
     if let Some(session) = dir.parent() {
         std::fs::remove_dir(session).ok(); // another generation may be there
     }

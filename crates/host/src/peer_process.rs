@@ -1,8 +1,8 @@
 //! The process that opened a connection on a unix socket.
 //!
-//! A pid alone is not enough: once its process has exited, the kernel gives the number to another one, and an agent could
-//! wait until it means a person's process. The kernel remembers the process itself from the moment it connected; holding
-//! it (a pidfd) makes the exit visible, and as long as it has not exited its pid means nobody else.
+//! A pid alone is not enough: once its process has exited, the kernel reuses the number, and an agent could wait until
+//! it means a person's process. The kernel remembers the process itself from the moment it connected; holding it (a
+//! pidfd) makes the exit visible, and until then its pid means no other process.
 
 use std::os::fd::{AsFd, OwnedFd};
 
@@ -14,7 +14,7 @@ use nix::sys::socket::sockopt::{PeerCredentials, PeerPidfd};
 use super::identity::stat;
 use super::traces::{AgentTraces, traces};
 
-/// One process, from the moment it connected.
+/// The process at the other end of a connection, from the moment it connected.
 #[derive(Debug)]
 pub struct PeerProcess {
     pid: i32,
@@ -24,16 +24,16 @@ pub struct PeerProcess {
 #[derive(Debug)]
 enum PeerHold {
     Pidfd(OwnedFd),
-    /// Its start in clock ticks: no pid comes round within one of them. For TCP, and before Linux 6.5, which has no pidfd of a
-    /// peer: there it is read when the connection is accepted.
+    /// The start time in clock ticks: no pid is reused within one tick. For TCP, and for Linux before 6.5, which has no
+    /// pidfd of a peer: it is read when the connection is accepted.
     StartTime(u64),
 }
 
 impl PeerProcess {
-    /// Identifies the process that called `connect`. `None` if the kernel does not name it or it has been reaped.
+    /// Identifies the process that called `connect`. `None` if the kernel does not name it or it was reaped.
     pub fn of(connection: &impl AsFd) -> Option<Self> {
         let pid = getsockopt(connection, PeerCredentials).ok()?.pid();
-        // A process of a pid namespace that we cannot see has the number 0.
+        // A process of an invisible pid namespace has the pid 0.
         if pid <= 0 {
             return None;
         }
@@ -44,7 +44,7 @@ impl PeerProcess {
         }
     }
 
-    /// The process that has this pid now.
+    /// Identifies the process that has this pid now.
     pub(super) fn running(pid: i32) -> Option<Self> {
         Some(Self { pid, hold: PeerHold::StartTime(stat(pid)?.started) })
     }
@@ -57,7 +57,8 @@ impl PeerProcess {
         match &self.hold {
             PeerHold::Pidfd(pidfd) => {
                 let mut fds = [PollFd::new(pidfd.as_fd(), PollFlags::POLLIN)];
-                // Readable once no thread of it runs. An interrupted poll is no proof of life.
+                // A pidfd becomes readable when no thread of the process runs any more. An interrupted poll is no proof
+                // of life.
                 poll(&mut fds, PollTimeout::ZERO) != Ok(0)
             }
             PeerHold::StartTime(started) => {
@@ -66,10 +67,10 @@ impl PeerProcess {
         }
     }
 
-    /// The traces of an agent on this very process. `None` if it has exited or the traces cannot be read.
+    /// Returns the traces of an agent on exactly this process. `None` if it has exited or the traces cannot be read.
     pub fn traces(&self) -> Option<AgentTraces> {
         let found = traces(self.pid)?;
-        // Only now: a process that still runs had this pid all the time while we read about it.
+        // Checked last: a process that still runs had this pid all the time while its traces were read.
         (!self.has_exited()).then_some(found)
     }
 }

@@ -1,4 +1,4 @@
-//! Whose process is at the other end of a connection.
+//! The process at the other end of a TCP connection within this machine.
 
 use std::collections::HashMap;
 use std::fmt;
@@ -16,12 +16,12 @@ pub struct OtherEnd {
     uid: u32,
 }
 
-/// `None` if it is closed.
+/// Finds the other end of a connection. `None` if it is closed.
 pub fn other_end(from: SocketAddr, to: SocketAddr) -> Option<OtherEnd> {
     if let Some((inode, uid)) = tcp::socket_between(from, to) {
         return Some(OtherEnd { inode, uid });
     }
-    // A socket that is tied to an interface, or a kernel that does not answer.
+    // The netlink lookup misses sockets that are bound to an interface, and some kernels do not answer it.
     let tables = ["/proc/net/tcp", "/proc/net/tcp6"];
     tables
         .iter()
@@ -29,8 +29,8 @@ pub fn other_end(from: SocketAddr, to: SocketAddr) -> Option<OtherEnd> {
         .filter(|end| end.inode != 0)
 }
 
-/// A line is `sl local remote state queues timer retransmits uid timeout inode …`, with addresses as hexadecimal words in
-/// the machine's own order.
+/// Finds a connection in a table of `/proc/net`. A line is `sl local remote state queues timer retransmits uid timeout
+/// inode …`, with addresses as hexadecimal words in the machine's byte order.
 fn end_in(table: &str, from: SocketAddr, to: SocketAddr) -> Option<OtherEnd> {
     table.lines().skip(1).find_map(|line| {
         let fields: Vec<&str> = line.split_ascii_whitespace().collect();
@@ -45,21 +45,22 @@ fn end_of(fields: &[&str]) -> Option<OtherEnd> {
 }
 
 impl OtherEnd {
-    /// Its processes are ours to see.
+    /// Reports whether we may see the processes that hold it.
     pub fn is_visible(self) -> bool {
         let own = nix::unistd::geteuid();
         own.is_root() || self.uid == own.as_raw()
     }
 }
 
-/// A process that has some of the sockets open that were looked for.
+/// A process that holds some of the sockets of a search.
 #[derive(Debug)]
 pub struct SocketHolder {
     pub process: PeerProcess,
     pub ends: Vec<OtherEnd>,
 }
 
-/// Finds the processes that hold any of these sockets, in one pass. A socket that is on its way between processes has none.
+/// Finds the processes that hold any of these sockets, in one pass. A socket that is being passed between processes has
+/// no holder.
 pub fn holders(ends: &[OtherEnd]) -> Vec<SocketHolder> {
     if ends.is_empty() {
         return Vec::new();
@@ -72,7 +73,8 @@ fn holder(pid: i32, wanted: &HashMap<u64, OtherEnd>) -> Option<SocketHolder> {
     if held_by(pid, wanted).is_empty() {
         return None;
     }
-    // Once more, now that it is identified: what is read from here on is about this process, if it is there afterwards.
+    // Look again, now that the process is identified: what is read from here on is about this process, if it still
+    // exists afterwards.
     let process = PeerProcess::running(pid)?;
     let ends = held_by(pid, wanted);
     Some(SocketHolder { process, ends })
@@ -92,7 +94,7 @@ fn socket_inode(link: &str) -> Option<u64> {
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct PortListener {
     uid: u32,
-    /// With their names; empty if they are another user's and not ours to see.
+    /// Pids and names; empty if the processes belong to another user and are invisible to us.
     processes: Vec<(i32, String)>,
 }
 
@@ -114,13 +116,13 @@ impl fmt::Display for PortListener {
     }
 }
 
-/// Finds who listens on this address, or on all addresses of its port.
+/// Finds the processes that listen on this address, or on all addresses of its port.
 pub fn listener(address: SocketAddr) -> Option<PortListener> {
     let tables = ["/proc/net/tcp", "/proc/net/tcp6"];
     let end = tables.iter().find_map(|table| listening_in(&std::fs::read_to_string(table).ok()?, address))?;
     let holders = if end.is_visible() { holders(&[end]) } else { Vec::new() };
-    let named = |holder: SocketHolder| Some((holder.process.pid(), stat(holder.process.pid())?.name));
-    Some(PortListener { uid: end.uid, processes: holders.into_iter().filter_map(named).collect() })
+    let with_name = |holder: SocketHolder| Some((holder.process.pid(), stat(holder.process.pid())?.name));
+    Some(PortListener { uid: end.uid, processes: holders.into_iter().filter_map(with_name).collect() })
 }
 
 fn listening_in(table: &str, wanted: SocketAddr) -> Option<OtherEnd> {

@@ -1,4 +1,4 @@
-//! A look at an agent from outside: the end of its stderr, and which processes it consists of.
+//! An outside view of an agent: the tail of its stderr, and its processes.
 
 use nix::sys::signal::{Signal, kill};
 use nix::unistd::Pid;
@@ -19,19 +19,20 @@ pub struct ObservedProcess {
     pub pid: i32,
     pub parent: i32,
     pub name: String,
-    /// The state as the kernel has it: `R` runs, `S` sleeps, `T` is stopped, …
+    /// The kernel's letter for the state: `R` runs, `S` sleeps, `T` is stopped, …
     pub state: char,
     pub cpu_millis: u64,
     pub memory_bytes: u64,
 }
 
 impl ProcessObserver {
-    /// The end of what it wrote to stderr, as of now.
+    /// Returns the current tail of its stderr.
     pub fn stderr_tail(&self) -> String {
         shim::stderr_tail(&self.runtime_dir.dir, self.runtime_dir.stderr_tail_bytes)
     }
 
-    /// The last resort, past the session that owns it: its shim climbs the ladder by itself, whoever is left to see it.
+    /// Ends the agent without its session, as a last resort: its shim climbs the stop ladder by itself, even without a
+    /// daemon.
     pub fn end(&self) {
         for shim in self.parts().iter().chain([&self.shim]).filter(|shim| shim.exists()) {
             kill(Pid::from_raw(shim.pid), Signal::SIGTERM).ok(); // it may have just gone
@@ -39,27 +40,28 @@ impl ProcessObserver {
         }
     }
 
-    /// The shims of what runs for it beside it, such as terminals.
+    /// Returns the shims of its parts, such as terminals.
     pub(super) fn parts(&self) -> Vec<ProcessIdentity> {
         let entries = std::fs::read_dir(&self.runtime_dir.dir).into_iter().flatten().flatten();
         let metas = entries.filter_map(|entry| record::read_meta(&entry.path()));
         metas.map(|meta| meta.shim).filter(ProcessIdentity::exists).collect()
     }
 
-    /// The agent and everything below it, as of now.
+    /// Returns the agent and everything below it, as of now.
     pub fn processes(&self) -> Vec<ObservedProcess> {
         if !self.shim.exists() {
             return Vec::new();
         }
         let parts = self.parts();
         let shims = parts.iter().chain([&self.shim]);
-        let mut seen: Vec<ObservedProcess> = shims.flat_map(|shim| tree::living(shim.pid)).map(see).collect();
-        seen.sort_by_key(|process| process.pid);
-        seen
+        let mut processes: Vec<ObservedProcess> =
+            shims.flat_map(|shim| tree::living(shim.pid)).map(observe).collect();
+        processes.sort_by_key(|process| process.pid);
+        processes
     }
 }
 
-fn see(ProcessBelow { pid, stat }: ProcessBelow) -> ObservedProcess {
+fn observe(ProcessBelow { pid, stat }: ProcessBelow) -> ObservedProcess {
     let memory_bytes = stat.pages.saturating_mul(page_size());
     let cpu_millis = stat.ticks.saturating_mul(1000) / ticks_per_second();
     ObservedProcess { pid, parent: stat.parent, name: stat.name, state: stat.state, cpu_millis, memory_bytes }

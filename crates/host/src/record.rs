@@ -1,5 +1,5 @@
-//! The files in the directory of a shim: who it is, where it listens and how its agent ended. A copy of a directory is told from the
-//! original, whose agents must not be ended from the copy.
+//! The files in the directory of a shim: its identity, its socket and the exit of its agent. A copy of a directory is
+//! distinguished from the original, whose agents must not be ended from the copy.
 
 use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
@@ -21,27 +21,30 @@ pub(super) struct ShimMeta {
     pub(super) agent: ProcessIdentity,
     pub(super) session: String,
     pub(super) cgroup: Option<PathBuf>,
-    /// The part of its session that it is, if not all.
+    /// The part of the session that it runs, such as a terminal; `None` for the agent itself.
     #[serde(default)]
     pub(super) part: Option<String>,
-    /// The description of its session, as its starter wrote it down.
+    /// The description of its session, in the form in which its creator recorded it.
     #[serde(default)]
     pub(super) memo: Option<String>,
     /// The inode of the pipe that is the agent's stdout.
     #[serde(default)]
     pub(super) stdout: Option<u64>,
+    /// The same of its stderr.
+    #[serde(default)]
+    pub(super) stderr: Option<u64>,
     /// The directory that this was written to. Whoever reads it elsewhere reads a copy.
     #[serde(default)]
     pub(super) place: Option<DirectoryPlace>,
 }
 
 impl ShimMeta {
-    /// Returns the record of a shim that has not told us who it is.
+    /// Returns the record of a shim that has not identified itself yet.
     pub(super) fn unknown(session: &str, runtime_dir: &RuntimeDir) -> Self {
         Self { part: runtime_dir.part.clone(), ..Self::unlisted(session) }
     }
 
-    /// The same without a word about where it belongs but its session.
+    /// Returns a record with nothing but the session.
     pub(super) fn unlisted(session: &str) -> Self {
         let (shim, agent, part) = (ProcessIdentity::nobody(), ProcessIdentity::nobody(), None);
         Self {
@@ -53,6 +56,7 @@ impl ShimMeta {
             part,
             memo: None,
             stdout: None,
+            stderr: None,
             place: None,
         }
     }
@@ -72,13 +76,14 @@ impl DirectoryPlace {
         Some(Self { path, device: meta.dev(), inode: meta.ino() })
     }
 
-    /// A directory that was renamed keeps its inode, and one on a file system whose inodes change keeps its name.
+    /// Compares names and inodes: a renamed directory keeps its inode, and one on a file system with unstable inodes
+    /// keeps its name.
     fn is_same(&self, other: &Self) -> bool {
         self.path == other.path || (self.device, self.inode) == (other.device, other.inode)
     }
 }
 
-/// Tells whether what is written in `dir` was written to another directory.
+/// Reports whether the record in `dir` was written to another directory, so that `dir` is a copy.
 pub(super) fn is_copied(meta: &ShimMeta, dir: &Path) -> bool {
     let here = DirectoryPlace::of(dir);
     meta.place.as_ref().zip(here).is_some_and(|(written, here)| !written.is_same(&here))
@@ -88,7 +93,7 @@ pub(super) fn read_meta(dir: &Path) -> Option<ShimMeta> {
     read_record(&dir.join(META))
 }
 
-/// A file of JSON that a shim has written; `None` if there is none. One that is damaged counts as none, and is named in the log.
+/// Reads a JSON file that a shim has written; `None` if there is none. A damaged file counts as missing and is logged.
 pub(super) fn read_record<T: DeserializeOwned>(file: &Path) -> Option<T> {
     let bytes = std::fs::read(file).ok()?;
     let read = serde_json::from_slice(&bytes);

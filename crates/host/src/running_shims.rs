@@ -1,4 +1,4 @@
-//! The shims that run on this machine, of whatever daemon, and where each belongs.
+//! The shims that run on this machine, of any daemon, and the session and state directory of each.
 
 use std::path::{Path, PathBuf};
 
@@ -7,7 +7,7 @@ use super::identity::{ProcessIdentity, pids, stat};
 use super::record::{ShimMeta, is_copied};
 use super::shim::MODE;
 
-/// Tells whether this process is the shim of an agent, of whatever daemon.
+/// Reports whether this process is a shim, of any daemon.
 pub(super) fn is_shim(pid: i32) -> bool {
     let command = std::fs::read(format!("/proc/{pid}/cmdline")).unwrap_or_default();
     command.split(|byte| *byte == 0).nth(1) == Some(MODE.as_bytes())
@@ -17,19 +17,19 @@ pub(super) fn is_below_a_shim(pid: i32) -> bool {
     ancestors(pid).any(is_shim)
 }
 
-/// The shim of an agent, and where its session belongs.
+/// The shim of an agent, with its session and state directory.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct RunningShim {
     pub pid: i32,
     pub session: String,
     pub generation: Option<u32>,
     pub state_dir: PathBuf,
-    /// Its own directory is gone: no daemon can find it any more.
+    /// Its directory was removed: no daemon can find it any more.
     pub removed: bool,
 }
 
-/// The shims of all agents that we may see, of whatever state directory. A shim's current directory says where it belongs,
-/// also after that was removed.
+/// Returns the shims of all agents that we may see, of any state directory. A shim's current directory identifies its
+/// session, even after the directory was removed.
 pub fn running_shims() -> Vec<RunningShim> {
     let found = pids().filter(|pid| is_shim(*pid)).filter_map(|pid| {
         let dir = std::fs::read_link(format!("/proc/{pid}/cwd")).ok()?;
@@ -40,15 +40,15 @@ pub fn running_shims() -> Vec<RunningShim> {
     shims
 }
 
-/// The directory that a shim works in, which is below the state directory of its daemon.
+/// Returns the directory that a shim works in, which is below the state directory of its daemon.
 pub fn shim_directory(pid: i32) -> Option<PathBuf> {
     std::fs::read_link(format!("/proc/{pid}/cwd")).ok()
 }
 
-/// `STATE/agents/SESSION/GENERATION`; what is deeper belongs to a terminal of the session.
+/// Parses `STATE/agents/SESSION/GENERATION`; a deeper directory belongs to a terminal of the session.
 fn shim_in(pid: i32, dir: &Path) -> Option<RunningShim> {
     let text = dir.to_str()?;
-    // The kernel says so at the end of a path that is gone.
+    // The kernel appends this to the path of a removed directory.
     let place = text.strip_suffix(" (deleted)");
     let generation = Path::new(place.unwrap_or(text));
     let session = generation.parent()?;
@@ -62,15 +62,15 @@ fn shim_in(pid: i32, dir: &Path) -> Option<RunningShim> {
     })
 }
 
-/// The process itself, its parent, and so on up.
+/// Returns the process itself, its parent, and so on.
 pub(super) fn ancestors(pid: i32) -> impl Iterator<Item = i32> {
-    /// More than any tree has: numbers that are reused meanwhile must not make a circle.
+    /// More than the depth of any tree: pids that are reused meanwhile must not form a cycle.
     const MAX_DEPTH: usize = 1000;
     let parent = |pid: &i32| stat(*pid).map(|stat| stat.parent).filter(|parent| *parent > 1);
     std::iter::successors(Some(pid), parent).take(MAX_DEPTH)
 }
 
-/// The shims whose current directory this is, whatever is written down there.
+/// Returns the shims whose current directory this is, regardless of the records in it.
 pub(super) fn shims_in(dir: &Path) -> Vec<ProcessIdentity> {
     use std::os::unix::fs::MetadataExt;
     let place = |path: &Path| path.metadata().ok().map(|meta| (meta.dev(), meta.ino()));
@@ -80,7 +80,8 @@ pub(super) fn shims_in(dir: &Path) -> Vec<ProcessIdentity> {
     shims.filter(|pid| stat(*pid).is_some_and(|stat| !stat.is_dead())).map(ProcessIdentity::of).collect()
 }
 
-/// Tells whether the agent of `dir` is another daemon's: `dir` is a copy, or the shim that it names runs elsewhere.
+/// Reports whether the agent of `dir` belongs to another daemon: `dir` is a copy, or the shim that it names runs
+/// elsewhere.
 pub(super) fn belongs_to_other_daemon(meta: &ShimMeta, dir: &Path) -> bool {
     is_copied(meta, dir) || (meta.shim.is_running() && !shims_in(dir).contains(&meta.shim))
 }

@@ -1,20 +1,43 @@
 //! The shim: one small process per agent that outlives the daemon. It holds the agent's pipes, journals its output,
-//! drains its stderr, remembers which message it accepted last, ends its tree, and keeps its exit status.
+//! drains its stderr, remembers the last message it accepted, ends its tree, and records its exit.
 //!
-//! One thread on `poll`, no async runtime, entered before the command line is even parsed. Its directory is its current
-//! one: `sock`, `out.*` (the journal), `err.log`, `meta.json`, `exit`.
+//! One thread on `poll`, no async runtime, entered before the command line is parsed. It works in its own directory:
+//! `sock`, `out.*` (the journal), `err.log`, `meta.json`, `exit`.
 //!
 //! ```text
-//!   started by the daemon: specification on stdin, one line of answer on stdout
+//!   started by the daemon: order on stdin, one line of answer on stdout
 //!        │
 //!        ▼             attach: the newest daemon wins
 //!   ┌─────────┐   ◄──────────────────────────────────── daemon (or none, for hours)
-//!   │  poll   │   hello, bell, sack, exit ─────────────►
+//!   │  poll   │   hello, bell, ack, exit ──────────────►
 //!   └─────────┘
 //!     stdin│▲stdout, stderr
 //!          ▼│
 //!         agent and its tree; orphans become our children (subreaper)
 //! ```
+//!
+//! # Theory of operation
+//!
+//! The shim owns the agent's three pipes, its process tree and the journal. A daemon owns nothing of the agent: it
+//! reads the journal from disk and sends frames. So a daemon may crash, be upgraded or be absent for hours, and the
+//! agent sees only full or empty pipes.
+//!
+//! - **Output.** stdout moves into the journal by `splice`, so no byte is ever only in the shim's memory; killed at any
+//!   moment, it loses none. The journal is bounded twice: by `journal_cap_bytes` of output that is not in the daemon's
+//!   log yet, and, while a daemon listens, by its lead over what that has read (`AHEAD_OF_DAEMON`). At either bound,
+//!   and while the disk is full, the shim stops reading and the agent blocks in `write`. stderr never blocks the agent:
+//!   `ErrLog` keeps the tail and overwrites the rest.
+//! - **Input.** `StdinQueue` holds accepted messages; the daemon's session bounds how many are in flight. Each has a
+//!   number; a repeated one is not written again, but acknowledged again. So a daemon that comes back may send
+//!   everything that it has no answer for: each message reaches the agent once, whole and in order.
+//! - **Daemons.** At most one is connected, and the newest wins; only a process that holds the daemon's lock and is not
+//!   part of the agent's tree is accepted. Its frames wait in `DaemonPeer::outgoing`, bounded because bells are
+//!   coalesced and there is one acknowledgement per message.
+//! - **The end.** A stop, a SIGTERM, or an agent that closed stdout and lingers starts the ladder: interrupt, close
+//!   stdin, SIGTERM, SIGKILL, each after the previous one's wait. Once the agent has exited, the rest of its tree gets
+//!   a short grace period and is swept. The loop ends when the agent is reaped, the tree is empty and both pipes are at
+//!   their end (or only strangers hold them). Then the exit record is written to disk, *before* the daemon gets its
+//!   frame: a daemon that misses that reads the file.
 
 use std::io::{Read, Write};
 use std::process::ExitCode;
@@ -34,7 +57,7 @@ mod run;
 
 pub(super) use errlog::tail as stderr_tail;
 
-/// The hidden mode of our own binary.
+/// The first argument of our own binary that selects this mode.
 pub const MODE: &str = "__shim";
 
 /// The daemon's order to a new shim.
@@ -42,9 +65,9 @@ pub const MODE: &str = "__shim";
 pub(super) struct ShimOrder {
     pub(super) spec: ProcessSpec,
     pub(super) runtime_dir: RuntimeDir,
-    /// The protocol version that it is to speak: always the newest, but for tests.
+    /// The protocol version to use: always the newest, except in tests.
     pub(super) version: u32,
-    /// The usual limit on open files: the daemon has raised its own.
+    /// The original limit on open files: the daemon has raised its own.
     #[serde(default)]
     pub(super) open_files: Option<u64>,
 }
@@ -57,7 +80,7 @@ pub(super) enum ShimAnswer {
     Failed(String),
 }
 
-/// Entered instead of the command line.
+/// Runs the shim; called instead of the command line.
 pub fn main() -> ExitCode {
     close_inherited();
     let mut order = Vec::new();
@@ -72,7 +95,7 @@ pub fn main() -> ExitCode {
     };
     let mut stdout = std::io::stdout();
     let line = serde_json::to_vec(&answer).expect("an answer has string keys only");
-    // A daemon that has died meanwhile is no reason to go: the next one finds us.
+    // A daemon that has died meanwhile is no reason to exit: the next one finds us.
     stdout.write_all(&line).and_then(|()| stdout.flush()).ok();
     match shim {
         Some(shim) => shim.run(),
@@ -80,11 +103,11 @@ pub fn main() -> ExitCode {
     }
 }
 
-/// Whatever the daemon was started with and did not know of is not the agent's, either.
+/// Closes descriptors that the daemon inherited without knowing: the agent must not inherit them.
 fn close_inherited() {
     let open = std::fs::read_dir("/proc/self/fd").into_iter().flatten().flatten();
     let open: Vec<i32> = open.filter_map(|entry| entry.file_name().to_str()?.parse().ok()).collect();
     for fd in open.into_iter().filter(|fd| *fd > 2) {
-        nix::unistd::close(fd).ok(); // the one that listed them is closed already
+        nix::unistd::close(fd).ok(); // the descriptor of the listing is closed already
     }
 }

@@ -1,4 +1,4 @@
-//! The unix socket: bound, guarded, found, also where its path is longer than the system takes.
+//! The unix socket: listening and connecting, including paths that are longer than a socket address.
 
 use std::io;
 use std::os::fd::{AsRawFd, OwnedFd};
@@ -9,16 +9,16 @@ use std::time::{Duration, Instant};
 use nix::sys::socket::Backlog;
 use tokio::net::{UnixListener, UnixStream};
 
-/// The address of a unix socket holds 108 bytes with its end.
+/// The maximum length of a path: the address of a unix socket holds 108 bytes including the terminating NUL.
 const MAX_PATH: usize = 107;
-/// Connections that wait to be accepted. They are accepted in order: with the thousands that the system allows, somebody who
-/// opens connections in a loop would always be that far ahead of everybody else. Further ones wait their turn in `connect`.
-const WAITING: i32 = 128;
-/// How long to try when too many wait, and how often.
+/// The backlog of connections. They are accepted in order: with the thousands that the system allows, a process that
+/// opens connections in a loop would always be that far ahead of all others. Further connections wait in `connect`.
+const BACKLOG: i32 = 128;
+/// The time limit and the interval of attempts while the backlog is full.
 const PATIENCE: Duration = Duration::from_secs(5);
 const RETRY: Duration = Duration::from_millis(5);
 
-/// A path that fits, and the directory that must stay open while it is used.
+/// Returns a path that fits into a socket address, and the directory that must stay open while it is used.
 fn short(path: &Path) -> io::Result<(PathBuf, Option<OwnedFd>)> {
     if path.as_os_str().len() <= MAX_PATH {
         return Ok((path.to_owned(), None));
@@ -31,9 +31,9 @@ fn short(path: &Path) -> io::Result<(PathBuf, Option<OwnedFd>)> {
     Ok((through, Some(dir)))
 }
 
-/// Listens there. A socket file that nobody listens on is replaced; one in use is an error.
+/// Listens on a path. A socket file without a listener is replaced; one in use is an error.
 pub async fn listen(path: &Path) -> io::Result<UnixListener> {
-    // With a full queue there is somebody, too.
+    // A full backlog also means that a process listens.
     let is_used =
         connect(path).await.map_or_else(|error| error.kind() == io::ErrorKind::WouldBlock, |_| true);
     if is_used {
@@ -42,7 +42,7 @@ pub async fn listen(path: &Path) -> io::Result<UnixListener> {
     }
     match path.symlink_metadata() {
         Ok(meta) if meta.file_type().is_socket() => std::fs::remove_file(path)?,
-        // Whatever it is, it is not ours to delete.
+        // Not a socket, so not ours to delete.
         Ok(_) => {
             return Err(io::Error::new(io::ErrorKind::AlreadyExists, "there is a file that is not a socket"));
         }
@@ -51,7 +51,7 @@ pub async fn listen(path: &Path) -> io::Result<UnixListener> {
     }
     let (address, dir) = short(path)?;
     let listener = UnixListener::bind(&address)?;
-    nix::sys::socket::listen(&listener, Backlog::new(WAITING)?)?;
+    nix::sys::socket::listen(&listener, Backlog::new(BACKLOG)?)?;
     std::fs::set_permissions(path, std::fs::Permissions::from_mode(0o600))?;
     drop(dir);
     Ok(listener)
@@ -62,7 +62,7 @@ pub async fn connect(path: &Path) -> io::Result<UnixStream> {
     let start = Instant::now();
     loop {
         match UnixStream::connect(&address).await {
-            // The queue is full: a blocking connect would wait.
+            // The backlog is full: a blocking connect would wait.
             Err(error) if error.kind() == io::ErrorKind::WouldBlock && start.elapsed() < PATIENCE => {
                 tokio::time::sleep(RETRY).await;
             }

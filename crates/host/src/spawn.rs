@@ -1,4 +1,4 @@
-//! Starting an agent: a shim of our own binary, which starts it.
+//! The start of an agent: our own binary runs as a shim, which starts the agent.
 
 use std::ffi::OsStr;
 use std::fs::{DirBuilder, OpenOptions};
@@ -27,7 +27,7 @@ pub enum SpawnError {
     Failed { program: String, cause: String },
 }
 
-/// Where a command is: a path (relative to the workspace) as it stands, a bare name on `PATH`.
+/// Resolves a command: a path relative to the workspace, a bare name on `PATH`.
 pub fn resolve_program(command: &str, workspace: &Path, path: Option<&OsStr>) -> Result<PathBuf, SpawnError> {
     let executable = |file: &Path| {
         file.metadata().is_ok_and(|meta| meta.is_file() && meta.permissions().mode() & 0o111 != 0)
@@ -47,7 +47,7 @@ pub fn resolve_program(command: &str, workspace: &Path, path: Option<&OsStr>) ->
 }
 
 impl AgentProcess {
-    /// Starts it. The process runs when this returns; if it does not within `limit`, nothing of it is left.
+    /// Starts an agent. Its process runs when this returns; if that takes longer than `limit`, all of it is ended.
     pub async fn spawn(
         spec: ProcessSpec,
         runtime_dir: &RuntimeDir,
@@ -67,13 +67,13 @@ impl AgentProcess {
                 };
                 match client.reach().await {
                     Ok(process) => return Ok(process),
-                    Err(lost) => lost.to_string(), // and ended
+                    Err(lost) => lost.to_string(), // `reach` has ended it
                 }
             }
             Ok(Err(error)) => error.to_string(),
             Err(_) => {
                 if let Some(child) = &mut child {
-                    child.start_kill().ok(); // it may have gone by itself
+                    child.start_kill().ok(); // it may have exited by itself
                     child.wait().await.ok(); // reaped, that is all
                 }
                 let meta = ShimMeta::unknown(&session, runtime_dir);
@@ -89,7 +89,7 @@ impl AgentProcess {
     }
 }
 
-/// Leaves the shim in `shim` as soon as it runs, for whoever has to end it.
+/// Starts a shim and puts it into `shim` as soon as it runs, so that the caller can end it if this future is dropped.
 async fn start(
     spec: ProcessSpec,
     runtime_dir: &RuntimeDir,
@@ -98,8 +98,9 @@ async fn start(
     let dir = &runtime_dir.dir;
     DirBuilder::new().recursive(true).mode(0o700).create(dir)?;
     let log = OpenOptions::new().create(true).append(true).mode(0o600).open(dir.join("shim.log"))?;
-    // This very program, also if another one has taken its place on disk. Its environment is the agent's to read.
-    // Where it is only a part of its session, whoever is below it is known by it.
+    // `/proc/self/exe` is this very program, even if another version has replaced it on disk. The environment is
+    // cleared because the agent could read it. The shim of a part gets the session's mark: processes below it cannot
+    // hide that they belong to the session.
     let mark = runtime_dir.part.as_ref().map(|_| (SESSION_VARIABLE, spec.session.as_str()));
     let child = Command::new("/proc/self/exe")
         .arg(MODE)
@@ -114,7 +115,7 @@ async fn start(
         spec,
         runtime_dir: runtime_dir.clone(),
         version: version(),
-        open_files: super::usual_open_files(),
+        open_files: super::original_open_files(),
     };
     match ask(child, &order).await? {
         ShimAnswer::Runs(meta) => Ok(*meta),
@@ -125,8 +126,7 @@ async fn start(
     }
 }
 
-/// Returns the version that a new shim is to speak. Tests of debug builds may ask for an older one, as after
-/// an upgrade.
+/// Returns the protocol version of a new shim. Tests of debug builds may request an older one, as after an upgrade.
 fn version() -> u32 {
     let asked = std::env::var("INTERCOM_SHIM_VERSION").ok().filter(|_| cfg!(debug_assertions));
     asked.and_then(|text| text.parse().ok()).unwrap_or(super::frame::VERSION)

@@ -1,7 +1,7 @@
-//! The TCP connections of this machine, asked of the kernel (`man 7 sock_diag`): how many bytes went over each of them, and
-//! whose end one of them is.
+//! The TCP connections of this machine, from the kernel (`man 7 sock_diag`): the bytes of each connection, and the
+//! owner of the other end of one.
 //!
-//! For the bytes the kernel goes through all connections, so everybody who asks within a moment gets the same answer.
+//! The kernel walks all connections to report their bytes, so callers within a moment share one answer.
 
 use std::collections::HashMap;
 use std::net::{IpAddr, SocketAddr};
@@ -13,12 +13,12 @@ use nix::sys::socket::{self, AddressFamily, MsgFlags, SockProtocol};
 
 use super::netlink::{self, HEADER};
 
-/// An answer is used for this long, or for as long as makes the asking cost at most one part in a hundred.
+/// The time for which an answer is used: this long, or as long as keeps the cost of queries at one percent.
 const FRESH: Duration = Duration::from_secs(1);
 const COST: u32 = 100;
-/// About 40,000 connections; beyond that nobody is told anything.
+/// The limit of a dump, about 40,000 connections; above it there is no answer.
 const MAX_ANSWER_BYTES: usize = 16 << 20;
-/// The kernel never makes a larger piece of a dump.
+/// The maximum size of one piece of a dump, set by the kernel.
 const MAX_PIECE_BYTES: usize = 32 << 10;
 
 /// Constants of `linux/netlink.h`, `linux/sock_diag.h` and `linux/inet_diag.h`.
@@ -35,17 +35,18 @@ const ANY_COOKIE: [u8; 8] = [0xff; 8];
 const BYTES_ACKED: usize = 120;
 const BYTES_RECEIVED: usize = 128;
 const ESTABLISHED: u8 = 1;
-/// Established, the two waits for the other's FIN, and closed by the other: whatever a process may still hold and has carried bytes.
+/// Established, FIN-WAIT-1 and -2, and CLOSE-WAIT: the states in which a process may still hold a socket that has
+/// carried bytes.
 const STATES: u32 = 1 << ESTABLISHED | 1 << 4 | 1 << 5 | 1 << 8;
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) struct TcpConnection {
     pub(super) established: bool,
-    /// Received, and sent and acknowledged; `None` if the kernel is too old to count.
+    /// Bytes received, and sent and acknowledged; `None` if the kernel is too old to count.
     pub(super) bytes: Option<u64>,
 }
 
-/// By the inode of the socket.
+/// Connections by the inode of their socket.
 pub(super) type Connections = HashMap<u64, TcpConnection>;
 
 struct NetlinkAnswer {
@@ -53,10 +54,10 @@ struct NetlinkAnswer {
     connections: Option<Arc<Connections>>,
 }
 
-/// The last answer; held while the kernel is asked, so that only one asks.
+/// The last answer; locked while the kernel is queried, so that only one caller queries it.
 static LAST: Mutex<Option<NetlinkAnswer>> = Mutex::new(None);
 
-/// All of our network namespace, as of a moment ago; `None` if the kernel does not tell.
+/// Returns all connections of our network namespace, at most [`FRESH`] old; `None` if the kernel does not answer.
 pub(super) fn connections() -> Option<Arc<Connections>> {
     let mut last = LAST.lock().unwrap_or_else(PoisonError::into_inner);
     let begin = Instant::now();
@@ -77,7 +78,7 @@ fn dump() -> Option<Connections> {
         socket::send(socket.as_raw_fd(), &request(family), MsgFlags::empty()).ok()?;
         let mut done = false;
         while !done {
-            // With this flag the length is the true one, also of what was cut off.
+            // With this flag the returned length is that of the whole piece, even if it was truncated.
             let length = socket::recv(socket.as_raw_fd(), &mut piece, MsgFlags::MSG_TRUNC).ok()?;
             left = left.checked_sub(length.max(HEADER))?;
             done = parse(piece.get(..length)?, &mut found)?;
@@ -86,7 +87,7 @@ fn dump() -> Option<Connections> {
     Some(found)
 }
 
-/// A netlink header and an `inet_diag_req_v2` that asks for everybody's `tcp_info`.
+/// Encodes a netlink header and an `inet_diag_req_v2` that requests the `tcp_info` of all sockets.
 fn request(family: AddressFamily) -> Vec<u8> {
     let mut body = [0; 56];
     body[0] = family as u8;
@@ -96,8 +97,8 @@ fn request(family: AddressFamily) -> Vec<u8> {
     netlink::request(SOCK_DIAG_BY_FAMILY, REQUEST_DUMP, &body)
 }
 
-/// The inode and the user of the socket that is bound to `from` and connected to `to`. The kernel finds it without going
-/// through the others. `None` if it does not find it, which is also so for a socket that is tied to an interface.
+/// Returns the inode and the user of the socket that is bound to `from` and connected to `to`. The kernel finds it
+/// without walking the others. `None` if it does not find it, which includes sockets that are bound to an interface.
 pub(super) fn socket_between(from: SocketAddr, to: SocketAddr) -> Option<(u64, u32)> {
     let answer = netlink::ask(SockProtocol::NetlinkSockDiag, &request_one(from, to))?;
     let (kind, body) = netlink::message(&answer)?;
@@ -107,8 +108,8 @@ pub(super) fn socket_between(from: SocketAddr, to: SocketAddr) -> Option<(u64, u
     found.then_some((u64::from(u32_at(body, INODE)?), u32_at(body, UID)?)).filter(|(inode, _)| *inode != 0)
 }
 
-/// A netlink header and an `inet_diag_req_v2` for one connection: ports and addresses in network order, from the point of
-/// view of the socket that is looked for.
+/// Encodes a netlink header and an `inet_diag_req_v2` for one connection: ports and addresses in network order, from
+/// the point of view of the wanted socket.
 fn request_one(from: SocketAddr, to: SocketAddr) -> Vec<u8> {
     let scope = match from {
         SocketAddr::V6(v6) => v6.scope_id(),
@@ -132,13 +133,13 @@ fn request_one(from: SocketAddr, to: SocketAddr) -> Vec<u8> {
     netlink::request(SOCK_DIAG_BY_FAMILY, netlink::REQUEST, &body)
 }
 
-/// One piece of an answer. Whether it was the last; `None` if it is an error or makes no sense.
+/// Parses one piece of an answer. Returns whether it was the last; `None` if it is an error or invalid.
 fn parse(mut bytes: &[u8], found: &mut Connections) -> Option<bool> {
     while !bytes.is_empty() {
         let length = usize::try_from(u32_at(bytes, 0)?).ok()?;
         let body = bytes.get(HEADER..length)?;
         match u16_at(bytes, 4)? {
-            // It bears the error that ended the dump, if there was one.
+            // The last message carries the error that ended the dump, if any.
             DONE => return (u32_at(body, 0)? == 0).then_some(true),
             SOCK_DIAG_BY_FAMILY => {
                 let inode = u64::from(u32_at(body, INODE)?);

@@ -4,25 +4,25 @@ use super::environment::SESSION_VARIABLE;
 use super::identity::{stat, variable};
 use super::running_shims::is_shim;
 
-/// More generations than any tree has; a loop cannot be, but a wrong answer must not become one.
+/// More than the depth of any tree; pids that are reused while it is read must not form an endless loop.
 const MAX_DEPTH: usize = 1000;
 
-/// By what a process could be known as an agent's.
+/// The evidence that a process belongs to an agent.
 #[derive(Debug, Default)]
 pub struct AgentTraces {
-    /// Itself, its parent, and so on up.
+    /// The process itself, its parent, and so on.
     pub ancestors: Vec<i32>,
-    /// Sessions that its marks name: in its environment, in that of a process above it, in the name of its cgroup. Of whatever
-    /// daemon.
+    /// The sessions that its marks name: in its environment, in that of a process above it, in the name of its cgroup.
+    /// Of any daemon.
     pub sessions: Vec<String>,
-    /// Those of the ancestors that are shims, of whatever daemon.
+    /// The ancestors that are shims, of any daemon.
     pub shims: Vec<i32>,
 }
 
-/// Looks at a tree that changes this often before giving up.
+/// The number of attempts on a tree that changes meanwhile.
 const ATTEMPTS: usize = 3;
 
-/// `None` if it cannot be told: the process has gone, or the tree above it changes all the time.
+/// Collects the traces of a process. `None` if the process has exited, or the tree above it keeps changing.
 pub fn traces(pid: i32) -> Option<AgentTraces> {
     (0..ATTEMPTS).find_map(|_| look_up(pid))
 }
@@ -40,14 +40,14 @@ fn look_up(pid: i32) -> Option<AgentTraces> {
         }
     }
     let cgroups = std::fs::read_to_string(format!("/proc/{pid}/cgroup")).unwrap_or_default();
-    // A terminal's shim carries the mark of its session: whatever is below it cannot take it off.
+    // A terminal's shim carries the mark of its session: processes below it cannot remove that mark.
     let above = ancestors.iter().filter_map(|pid| variable(*pid, SESSION_VARIABLE));
     let sessions = above.chain(sessions_in_cgroups(&cgroups)).collect();
     let shims = ancestors.iter().copied().filter(|pid| is_shim(*pid)).collect();
     is_still_parent_of(&ancestors).then_some(AgentTraces { ancestors, sessions, shims })
 }
 
-/// The sessions that `…/intercom-SESSION-GENERATION/…` name.
+/// Returns the sessions named in `…/intercom-SESSION-GENERATION/…`.
 fn sessions_in_cgroups(cgroups: &str) -> impl Iterator<Item = String> {
     let parts = cgroups.split(['/', '\n']).filter_map(|part| part.strip_prefix("intercom-"));
     parts.filter(|name| name.starts_with("ses_")).map(|name| {
@@ -56,8 +56,9 @@ fn sessions_in_cgroups(cgroups: &str) -> impl Iterator<Item = String> {
     })
 }
 
-/// A process that exits gives its children away before its pid is free. So a pid that is still the parent's meant the same
-/// process all the time while we read about it, and not one that has the number of a dead parent.
+/// Reports whether the parent links still hold. An exiting process hands on its children before its pid is free. So a
+/// pid that is still the parent's meant the same process all the time while it was read, not one that reuses the pid of
+/// a dead parent.
 fn is_still_parent_of(ancestors: &[i32]) -> bool {
     ancestors.windows(2).all(|pair| stat(pair[0]).is_some_and(|stat| stat.parent == pair[1]))
 }

@@ -1,7 +1,7 @@
-//! Every process below one, and how to end them all.
+//! The tree of processes below one, and its end.
 //!
-//! A process that is a child subreaper inherits every orphan below it, so its descendants can always be found by walking
-//! down. They are stopped first: a process that cannot run cannot fork away.
+//! A child subreaper inherits every orphan below it, so all descendants can always be found by walking down. They are
+//! stopped first: a stopped process cannot fork.
 
 use std::collections::{HashSet, VecDeque};
 use std::time::{Duration, Instant};
@@ -20,7 +20,7 @@ pub(super) struct ProcessBelow {
     pub(super) stat: ProcessStat,
 }
 
-/// All descendants of `root`, nearest first, with those that are dead and not yet reaped.
+/// Returns all descendants of `root`, nearest first, including zombies.
 pub(super) fn walk(root: i32) -> Vec<ProcessBelow> {
     let mut found = Vec::new();
     let mut next = VecDeque::from([root]);
@@ -34,7 +34,7 @@ pub(super) fn walk(root: i32) -> Vec<ProcessBelow> {
     found
 }
 
-/// All living descendants of `root`, nearest first. Zombies are not living.
+/// Returns all living descendants of `root`, nearest first. Zombies are not living.
 pub(super) fn descendants(root: i32) -> Vec<i32> {
     living(root).map(|below| below.pid).collect()
 }
@@ -43,7 +43,8 @@ pub(super) fn living(root: i32) -> impl Iterator<Item = ProcessBelow> {
     walk(root).into_iter().filter(|below| !below.stat.is_dead())
 }
 
-/// The children of a process. On a kernel without the list of children: by everybody's parent, looked at once.
+/// Returns the children of a process. If the kernel does not list children, they come from one scan of all processes,
+/// which `by_scan` caches.
 fn children_or_scan(parent: i32, by_scan: &mut Option<Vec<(i32, i32)>>) -> Vec<i32> {
     children(parent).unwrap_or_else(|| {
         let all = by_scan.get_or_insert_with(identity::parents);
@@ -51,11 +52,11 @@ fn children_or_scan(parent: i32, by_scan: &mut Option<Vec<(i32, i32)>>) -> Vec<i
     })
 }
 
-/// The children of all threads of a process; `None` where the kernel does not list them.
+/// Returns the children of all threads of a process; `None` if the kernel does not list them.
 pub(super) fn children(pid: i32) -> Option<Vec<i32>> {
     let mut found = Vec::new();
     let Ok(threads) = std::fs::read_dir(format!("/proc/{pid}/task")) else {
-        return Some(found); // it has gone
+        return Some(found); // the process has exited
     };
     for thread in threads.flatten() {
         match std::fs::read_to_string(thread.path().join("children")) {
@@ -63,34 +64,37 @@ pub(super) fn children(pid: i32) -> Option<Vec<i32>> {
             Err(error) if error.kind() == std::io::ErrorKind::NotFound && thread.path().exists() => {
                 return None;
             }
-            Err(_) => {} // the thread has gone
+            Err(_) => {} // the thread has exited
         }
     }
     Some(found)
 }
 
-/// The time during which processes are only stopped before those that were found are killed. A tree that
-/// grows faster than it is found is cut down in rounds, and the caller has to reap the dead in between: they
-/// take places in the table of processes.
+/// The time during which processes are only stopped, before those found are killed. A tree that grows faster than it is
+/// found is cut down in rounds, and the caller has to reap the dead in between: they occupy places in the process
+/// table.
 const STOPPING: Duration = Duration::from_millis(200);
 const LOOK_AGAIN: Duration = Duration::from_millis(1);
 
-/// Stops and kills the descendants of `root`: of the caller, a child subreaper that reaps nobody meanwhile. Returns who was killed.
+/// Stops and kills the descendants of `root`, which is the caller, a child subreaper that reaps no process meanwhile.
+/// Returns the killed processes.
 ///
-/// Why this converges, whatever the tree does:
+/// The argument that this converges, whatever the tree does:
 ///
-/// - A process with a pending SIGSTOP cannot fork: the kernel refuses to link a child to a parent that has a signal pending. So a process that
-///   appears after its parent was signalled was linked before, and the next walk sees it.
-/// - Processes are signalled at sight, nearest first. A relay, which forks every few milliseconds and exits, is caught if it lives from the
-///   reading of the list to its signal, a few microseconds per sibling. One that is missed has one successor, which the next walk
-///   finds among our own children: an orphan becomes ours in the same moment in which its parent dies.
-/// - Nobody is killed before a walk finds nobody new, so that a tree which forks when a member dies has no reason to, and one that forks without
-///   end runs into the limit on processes, whose places the stopped ones keep.
-/// - A number that we have signalled stays taken: our children are reaped by us alone, and not here; and a child of a stopped process is not
-///   reaped by that. So `stopped` never holds back a signal from a process that came later.
+/// - A process with a pending SIGSTOP cannot fork: the kernel refuses to link a child to a parent that has a signal
+///   pending. So a process that appears after its parent was signalled was linked before, and the next walk finds it.
+/// - Processes are signalled as soon as they are found, nearest first. A relay, which forks every few milliseconds and
+///   exits, is caught if it lives from the reading of the list to its signal, a few microseconds per sibling. One that
+///   is missed has one successor, which the next walk finds among our own children: an orphan becomes ours in the same
+///   moment in which its parent dies.
+/// - No process is killed before a walk finds no new one, so that a tree that forks when a member dies has no reason
+///   to, and one that forks endlessly reaches the limit on processes, whose places the stopped ones occupy.
+/// - A pid that was signalled stays in use: our children are reaped only by us, and not here; a child of a stopped
+///   process is not reaped by that parent. So `stopped` never withholds a signal from a later process.
 ///
-/// A walk that finds nobody new proves that all are stopped only if nobody was missed, and a busy machine can hold us up between list and
-/// look for longer than all relays live. So whether the tree is *empty* is never asked of a walk: see [`ReapResult::Childless`].
+/// A walk that finds no new process proves that all are stopped only if none was missed, and a busy machine can delay
+/// us between list and signal for longer than all relays live. So no walk decides whether the tree is *empty*: see
+/// [`ReapResult::Childless`].
 pub(super) fn sweep(root: i32) -> HashSet<i32> {
     let (mut stopped, deadline) = (HashSet::new(), Instant::now() + STOPPING);
     loop {
@@ -124,13 +128,13 @@ pub(super) fn end(root: i32, patience: Duration) {
     }
 }
 
-/// One walk that stops everybody at sight.
+/// Walks the tree once and stops each process as soon as it is found.
 fn stop_below(root: i32, stopped: &mut HashSet<i32>) {
     let mut next = VecDeque::from([root]);
     let mut by_scan = None;
     while let Some(parent) = next.pop_front() {
         let below = children_or_scan(parent, &mut by_scan);
-        // All of them before anything else is read: that takes long enough for a relay to be gone.
+        // Signal all of them before anything else is read: reading takes long enough for a relay to exit.
         for pid in &below {
             kill(Pid::from_raw(*pid), Signal::SIGSTOP).ok(); // it may have just gone
         }
@@ -139,21 +143,21 @@ fn stop_below(root: i32, stopped: &mut HashSet<i32>) {
     }
 }
 
-/// A look for children that have ended.
+/// The result of a check for children that have ended.
 pub(super) enum ReapResult {
-    /// One has, and is reaped.
+    /// One child had ended and was reaped.
     Child(i32, Exit),
-    /// Children are left, and none has ended.
+    /// Children exist, and none has ended.
     Waiting,
-    /// There are no children, so there is no tree. This is exact, unlike any walk: the kernel looks at all children under the lock
-    /// that guards forks, deaths and adoptions. Whoever lives below a subreaper has an ancestor among its children, because a parent that
-    /// dies hands its children on to the subreaper in the same step.
+    /// There are no children, so there is no tree. This is exact, unlike any walk: the kernel checks all children under
+    /// the lock that guards forks, deaths and adoptions. Every process below a subreaper has an ancestor among its
+    /// children, because a parent that dies hands its children on to the subreaper in the same step.
     Childless,
 }
 
 /// Reaps one child that has ended.
 pub(super) fn reap() -> ReapResult {
-    // Also those that were made with another signal than SIGCHLD for their end.
+    // `__WALL` includes children that were created with another exit signal than SIGCHLD.
     let flags = WaitPidFlag::WNOHANG | WaitPidFlag::__WALL;
     loop {
         match waitpid(None, Some(flags)) {

@@ -1,4 +1,4 @@
-//! Another user for an agent: one that can read nothing of the daemon's.
+//! A separate user for an agent: one that cannot read the daemon's files.
 
 use std::ffi::CString;
 use std::fs::File;
@@ -10,10 +10,10 @@ use nix::errno::Errno;
 use nix::unistd::{Gid, Uid, User, getgrouplist, setgid, setgroups, setuid};
 use serde::{Deserialize, Serialize};
 
-/// Told by the new process when it could read what it must not: no other step before `exec` fails like this.
+/// The error of the new process if it can read a private file: no other step before `exec` fails with it.
 const CAN_READ: Errno = Errno::ENOTRECOVERABLE;
 
-/// Whom an agent runs as.
+/// The user that an agent runs as.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct RunAs {
     pub name: String,
@@ -21,12 +21,12 @@ pub struct RunAs {
     uid: u32,
     gid: u32,
     groups: Vec<u32>,
-    /// The paths that it must not be able to read.
+    /// The paths that the user must not be able to read.
     private: Vec<PathBuf>,
 }
 
 impl RunAs {
-    /// Only root can become somebody else.
+    /// Looks up a user. Only root can switch to another user.
     pub fn find(name: &str, private: Vec<PathBuf>) -> Result<Self, String> {
         let user = User::from_name(name)
             .ok()
@@ -60,13 +60,13 @@ impl RunAs {
         vec![("HOME".to_owned(), home), ("USER".to_owned(), name()), ("LOGNAME".to_owned(), name())]
     }
 
-    /// Becomes that user for good, and looks whether it was worth it. Between fork and exec.
+    /// Switches to the user permanently and verifies that the private paths are unreadable. Runs between fork and exec.
     pub(super) fn become_them(&self) -> io::Result<()> {
         let groups: Vec<Gid> = self.groups.iter().map(|gid| Gid::from_raw(*gid)).collect();
         setgroups(&groups)?;
         setgid(Gid::from_raw(self.gid))?;
         setuid(Uid::from_raw(self.uid))?;
-        // No program of theirs makes them somebody else again.
+        // No setuid program may switch the user again.
         nix::sys::prctl::set_no_new_privs()?;
         let readable = |path: &PathBuf| {
             let opened = File::options().read(true).custom_flags(nix::libc::O_NONBLOCK).open(path);
@@ -75,7 +75,7 @@ impl RunAs {
         if self.private.iter().any(readable) { Err(CAN_READ.into()) } else { Ok(()) }
     }
 
-    /// In words.
+    /// Replaces the error of a readable private file by an explanation.
     pub(super) fn explain(&self, error: io::Error) -> io::Error {
         if error.raw_os_error() == Some(CAN_READ as i32) {
             let message =

@@ -1,23 +1,23 @@
-//! The match of a command against deny and ask rules, read generously.
+//! The match of a command against deny and ask rules, read broadly.
 
 use super::glob::name_fits;
 use super::harmless::is_plain;
 use super::programs::{LaunchMode, base, file_name, runs};
 use super::shell::{self, ShellScript, ShellWord, SimpleCommand};
 
-/// Options this short are read letter by letter: `-fr` and `-r -f` are `-rf`.
+/// The maximum length of an option that is also read letter by letter: `-fr` and `-r -f` are `-rf`.
 const MAX_CLUSTER: usize = 4;
-/// Words behind a program we do not know that may be what it runs, at most.
+/// The maximum number of words after an unknown program that may start what it runs.
 const MAX_TAILS: usize = 256;
 
-/// Programs, and letters that mean the same to them as a long option.
+/// Programs, and letters that they treat as a long option.
 const EQUIVALENT_OPTIONS: &[(&[&str], &str, &str)] = &[
     (&["rm", "cp", "chmod", "chown", "chgrp"], "rR", "recursive"),
     (&["rm", "cp", "mv", "git"], "f", "force"),
 ];
 
-/// Tells whether any command inside the text begins with the rule's words. A text that cannot be read with certainty
-/// may run anything, so every rule means it.
+/// Reports whether any command inside the text begins with the rule's words. An ambiguous text may run anything, so
+/// every rule matches it.
 pub(super) fn may_match(prefix: &[String], exact: bool, script: &ShellScript) -> bool {
     script.opaque
         || script.commands.iter().any(|simple| {
@@ -26,7 +26,8 @@ pub(super) fn may_match(prefix: &[String], exact: bool, script: &ShellScript) ->
         })
 }
 
-/// A program that nobody knows may run any tail of its words, and what a shell among them is given.
+/// Reports whether an unknown program may run the rule's words: any tail of its arguments, and the text of a shell
+/// among them.
 fn is_behind(prefix: &[String], exact: bool, simple: &SimpleCommand) -> bool {
     let views = simple.views();
     let Some(own) = views.first() else { return false };
@@ -52,7 +53,7 @@ fn words_match(prefix: &[String], exact: bool, words: &[ShellWord]) -> bool {
         return false;
     }
     let arguments = &words[1..];
-    // What is expanded may become any word, and any number of them.
+    // An expansion may become any number of any words.
     let expanded = arguments.iter().any(|word| word.expanded);
     if exact {
         return expanded
@@ -73,14 +74,14 @@ fn is_force(option: &str) -> bool {
     matches!(option, "-f" | "--force")
 }
 
-/// All the ways to push by force.
+/// Reports whether a push is forced, in any spelling.
 fn forces(arguments: &[ShellWord]) -> bool {
     arguments.iter().any(|word| word.text.starts_with('+') || word.text.starts_with("--force"))
         || has_long("mirror", arguments)
 }
 
 fn same(rule: &str, word: &ShellWord) -> bool {
-    // What is all expansion could be anything; then the text as a whole is looked at instead.
+    // A word that is only an expansion could be anything; the text as a whole decides about it.
     rule == word.text || (word.wild && !is_expansion(word) && name_fits(&word.text, rule))
 }
 
@@ -92,7 +93,8 @@ fn is_option(word: &str) -> bool {
     word.starts_with('-') && word.len() > 1
 }
 
-/// The names come first, apart from options and what may be their values: `git -C x push` begins with `push`.
+/// Reports whether the arguments begin with these names, except for options and their possible values: `git -C x push`
+/// begins with `push`.
 fn begins(names: &[&String], arguments: &[ShellWord]) -> bool {
     let mut names = names.iter().peekable();
     let mut after_option = false;
@@ -112,7 +114,8 @@ fn begins(names: &[&String], arguments: &[ShellWord]) -> bool {
     names.peek().is_none()
 }
 
-/// Options may stand anywhere, be shortened, have a value, be run together, and have another name.
+/// Reports whether the arguments have an option. Options may stand anywhere, be abbreviated, have a value, be
+/// clustered, and have another name.
 fn has_option(program: &str, option: &str, arguments: &[ShellWord]) -> bool {
     let known = || EQUIVALENT_OPTIONS.iter().filter(|(programs, ..)| programs.contains(&program));
     let any_of = |letters: &str| letters.chars().any(|letter| has_letter(letter, arguments));

@@ -1,20 +1,19 @@
-//! Requests whose facts do not fit together: an agent that calls it reading and brings a command that writes, or calls
-//! it deleting and brings `ls`. One of the facts is wrong, and nobody can tell which: people are told, and the risk is
-//! high.
+//! Contradictory requests: an agent that calls it reading and sends a command that writes, or calls it deleting and
+//! sends `ls`. One of the facts is wrong, and it is unknown which one: people are informed, and the risk is high.
 
 use super::ResolvedRequest;
 use super::shell::effects::{FileEffect, effects};
 
-/// The beginning of each sentence, by which bridges know it among the reasons for the risk.
+/// The beginning of each sentence, by which bridges recognise it among the reasons for the risk.
 pub const CONTRADICTION: &str = "contradiction: ";
 
-/// One sentence each, short enough for a card.
+/// Returns one sentence per contradiction, short enough for a card.
 pub(super) fn contradictions(request: &ResolvedRequest) -> Vec<String> {
     let subject = &request.subject;
     let Some(tool) = subject.tool.as_deref() else { return Vec::new() };
     let mut found = Vec::new();
     let mut add = |why: String| found.push(format!("{CONTRADICTION}it is called {tool}, but {why}"));
-    // These words fit every command.
+    // These kinds fit every command.
     let script = request.script.as_ref().filter(|_| !matches!(tool, "execute" | "other"));
     if let Some(script) = script {
         let effects = effects(script);
@@ -47,7 +46,7 @@ pub(super) fn contradictions(request: &ResolvedRequest) -> Vec<String> {
             {
                 add("the command changes nothing".to_owned());
             }
-            "switch_mode" => add("it brings a command".to_owned()),
+            "switch_mode" => add("it contains a command".to_owned()),
             _ => {}
         }
         if matches!(tool, "edit" | "delete" | "move")

@@ -1,4 +1,4 @@
-//! The first rule that matches decides.
+//! The decision about a request: the first rule that matches decides.
 
 use std::os::unix::ffi::OsStrExt;
 use std::path::Path;
@@ -8,7 +8,7 @@ use super::rule::{CompiledRule, Options, PathGlob, RiskLimit, RuleAction, Rules}
 use super::{ResolvedPath, ResolvedRequest, RiskAssessment, command, launch, words};
 use intercom_types::{Risk, Time};
 
-/// Stands behind a decision to allow that depends on where paths lead.
+/// The note on a permission that depends on links.
 const LINKS_MAY_CHANGE: &str = "links were followed now, and can change afterwards";
 
 /// The verdict of the rules on a request.
@@ -23,11 +23,11 @@ pub struct PolicyRuling {
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum PolicyOutcome {
     Allow,
-    /// The reason is the rule's, for the agent.
+    /// Denied; the rule's reason is for the agent.
     Deny {
         reason: Option<String>,
     },
-    /// Nobody in particular if `whom` is empty.
+    /// Ask the people in `whom`; anybody if it is empty.
     Ask {
         whom: Vec<String>,
     },
@@ -36,13 +36,13 @@ pub enum PolicyOutcome {
 /// The result of one rule for a request.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct RuleEvaluation {
-    /// Counted from 0.
+    /// The index of the rule, counted from 0.
     pub index: usize,
     pub name: String,
     pub then: RuleAction,
-    /// `None` if the rule matches; otherwise the first criterion that did not hold, and why.
+    /// `None` if the rule matches; otherwise the first unmet criterion and the reason.
     pub unmet: Option<(&'static str, String)>,
-    /// It matches and no rule before it does.
+    /// It is the first rule that matches.
     pub decides: bool,
 }
 
@@ -62,14 +62,14 @@ pub fn decide(
         RuleAction::Allow => (PolicyOutcome::Allow, "allows it"),
         RuleAction::Deny => (PolicyOutcome::Deny { reason: rule.reason.clone() }, "denies it"),
         RuleAction::Ask => {
-            (PolicyOutcome::Ask { whom: rule.ask.clone().unwrap_or_default() }, "wants a person to decide")
+            (PolicyOutcome::Ask { whom: rule.ask.clone().unwrap_or_default() }, "asks a person to decide")
         }
     };
     let mut why = format!("{} {verb}", compiled.name);
     if let Some(reason) = &rule.reason {
         why = format!("{why}: {reason}");
     }
-    // A decision that depends on where paths lead says how long that holds.
+    // A decision that depends on links says that they may change.
     let looked_up = !request.places.is_empty()
         || request.operands.as_ref().is_some_and(|operands| !operands.places.is_empty());
     if rule.then == RuleAction::Allow && looked_up {
@@ -97,7 +97,7 @@ pub fn explain(
 
 type UnmetCriterion = (&'static str, String);
 
-/// Every criterion in turn; the first that does not hold is the answer.
+/// Checks the criteria in order and returns the first unmet one.
 fn check(
     compiled: &CompiledRule,
     request: &ResolvedRequest,
@@ -140,8 +140,8 @@ fn check(
     commands(compiled, request).map_err(|why| ("command", why))
 }
 
-/// To hold back, one tool of the request is enough. To let through, the rule must speak of all: of a command by
-/// `command` if not by `tool`, of a diff by `path` or `max_diff_lines`.
+/// Checks the tools. To deny or ask, one tool of the request is sufficient. To allow, the rule must cover all of them:
+/// a command by `command` if not by `tool`, a diff by `path` or `max_diff_lines`.
 fn tools(compiled: &CompiledRule, request: &ResolvedRequest) -> Result<(), String> {
     let rule = &compiled.rule;
     let Some(wanted) = &rule.tool else { return Ok(()) };
@@ -174,7 +174,7 @@ fn paths(compiled: &CompiledRule, request: &ResolvedRequest) -> Result<(), Strin
     if allows && request.diff.as_ref().is_some_and(|diff| diff.unclear) {
         return Err("it is not certain which files the diff changes".to_owned());
     }
-    // What is executed may touch other files than it says.
+    // An executed program may touch other files than those named.
     if allows && compiled.paths.is_some() && request.subject.tool.as_deref() == Some("execute") {
         return Err("a rule about paths does not allow to execute".to_owned());
     }
@@ -186,7 +186,7 @@ fn paths(compiled: &CompiledRule, request: &ResolvedRequest) -> Result<(), Strin
     if !allows && request.diff.as_ref().is_some_and(|diff| diff.unreadable) {
         return Ok(());
     }
-    // Words of a command count for rules that hold back; among too many to look up may be any path.
+    // Words of a command count for deny and ask rules; if there are too many to look up, they may be any path.
     let operands: &[ResolvedPath] = match &request.operands {
         None if !allows => return Ok(()),
         Some(operands) if !allows => &operands.places,
@@ -199,7 +199,7 @@ fn paths(compiled: &CompiledRule, request: &ResolvedRequest) -> Result<(), Strin
     let matches = |place: &ResolvedPath| {
         let real =
             place.real.as_deref().is_some_and(|real| any_glob_matches(globs, &request.workspace, real));
-        // What it seems to be counts for rules that hold back, never for those that let through.
+        // The path before links are followed counts for deny and ask rules, never for allow rules.
         real || (!allows && any_glob_matches(globs, &request.subject.workspace, &place.lexical))
     };
     if allows {
@@ -229,14 +229,14 @@ fn commands(compiled: &CompiledRule, request: &ResolvedRequest) -> Result<(), St
     let Some(prefixes) = &compiled.commands else {
         return match &request.subject.command {
             Some(_) if allows && request.script.as_ref().is_some_and(|script| script.opaque) => {
-                Err("what the command runs cannot be read from it".to_owned())
+                Err("it is unclear what the command runs".to_owned())
             }
             Some(text) if allows => may_ignore(compiled, text),
             _ => Ok(()),
         };
     };
     let (Some(words), Some(script)) = (&request.words, &request.script) else {
-        return Err("the request holds no command".to_owned());
+        return Err("the request contains no command".to_owned());
     };
     if !allows {
         let meant = prefixes.iter().any(|prefix| command::may_match(prefix, rule.exact, script));
@@ -246,7 +246,7 @@ fn commands(compiled: &CompiledRule, request: &ResolvedRequest) -> Result<(), St
             Err("no command inside the text begins with these words".to_owned())
         };
     }
-    // The command of a request that also changes files is not all there is to it.
+    // If the request also changes files, the command is not everything.
     let more = request.diff.is_some() || request.unnamed_places().next().is_some();
     if more && compiled.paths.is_none() {
         return Err("the request is not about the command alone".to_owned());
@@ -259,7 +259,7 @@ fn commands(compiled: &CompiledRule, request: &ResolvedRequest) -> Result<(), St
     let mut why = String::new();
     for prefix in prefixes {
         match launch::allows(prefix, rule.exact, rule.options, argv) {
-            // `options = "any"` does not keep a command inside of the workspace, and neither does `exact`.
+            // `options = "any"` and `exact` do not confine a command to the workspace.
             Ok(()) if rule.exact || rule.options == Options::Any => return Ok(()),
             Ok(()) => match first_outside_link(request, prefix) {
                 Some(word) => why = format!("`{word}` leads out of the workspace by a link"),
@@ -276,31 +276,31 @@ fn commands(compiled: &CompiledRule, request: &ResolvedRequest) -> Result<(), St
     Err(why)
 }
 
-/// The first word beyond the rule's own that a link takes out of the workspace. Holds for the moment at which the request
-/// was resolved: links can be changed afterwards.
+/// Returns the first word beyond the rule's own that leads out of the workspace by a link. Valid for the time at which
+/// the request was resolved: links can change afterwards.
 fn first_outside_link<'a>(request: &'a ResolvedRequest, prefix: &[String]) -> Option<&'a str> {
     let Some(operands) = &request.operands else { return Some("the command") };
     operands.outside_links.iter().find(|word| !prefix.contains(word)).map(String::as_str)
 }
 
-/// The first file that is written through a link or into a directory, and is run later by other programs.
+/// Returns the first file that is written through a link or into a directory, and that other programs run later.
 fn runs_later<'a>(request: &'a ResolvedRequest, prefix: &[String]) -> Option<&'a str> {
     let mut written = request.operands.iter().flat_map(|operands| &operands.written);
     let is_new = |later: &&LaterRunFile| later.risk == Risk::High && !prefix.contains(&later.word);
     written.find(is_new).map(|later| later.file.as_str())
 }
 
-/// An allow rule that says nothing of commands covers one only if it is about executing, or about everything; not
-/// if it is about some paths or some other tool.
+/// Checks whether an allow rule without `command` covers a command: only if it is about executing or about everything,
+/// not if it is about some paths or another tool.
 fn may_ignore(compiled: &CompiledRule, text: &str) -> Result<(), String> {
     let rule = &compiled.rule;
     if text.len() > words::MAX_BYTES || words::hidden(&text.replace('\n', " ")).is_some() {
-        return Err("the command cannot be read by people".to_owned());
+        return Err("the command is unreadable for people".to_owned());
     }
     match &rule.tool {
         Some(tools) if tools.contains("execute") => Ok(()),
         None if rule.path.is_none() => Ok(()),
-        _ => Err("the rule says nothing of commands".to_owned()),
+        _ => Err("the rule has no criterion for commands".to_owned()),
     }
 }
 

@@ -1,23 +1,23 @@
-//! The files that a diff names, and the number of lines that it changes. Any line that is not certainly
+//! The summary of a diff: the files that it names, and the number of changed lines. Any line that is not certainly
 //! context or a header counts as changed.
 
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub(super) struct DiffSummary {
     pub(super) names: Vec<String>,
-    /// The names as tools see them that take off their first directory.
+    /// The names without their first directory, as some tools read them.
     pub(super) other_names: Vec<String>,
-    /// There may be other names: no rule allows it.
+    /// There may be other names: no rule allows the diff.
     pub(super) unclear: bool,
-    /// There are other names that `patch` or `git apply` would find: its risk is high, and every rule about paths that
-    /// denies or asks matches.
+    /// There are other names that `patch` or `git apply` would find: the risk is high, and every deny or ask rule about
+    /// paths matches.
     pub(super) unreadable: bool,
     pub(super) changed: usize,
 }
 
-/// The first directory of a name, which tools take off.
+/// The state of a name's first directory, which tools remove.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum DiffPathPrefix {
-    /// It was `a/` or `b/`, and is off.
+    /// It was `a/` or `b/` and was removed.
     Taken,
     MayBeTaken,
 }
@@ -51,15 +51,15 @@ const NAMING: &[&str] = &[
     "*** Delete File: ",
     "*** Move to: ",
 ];
-/// Lines of a header that we do not read where they stand alone.
+/// Lines of a header that are not understood if they stand alone.
 const UNREAD: &[&str] = &["--- ", "+++ ", "*** ", "***************", "Prereq:"];
-/// Lines that say that something changes, in a way that we do not read.
+/// Lines about changes in an unsupported format.
 const BINARY: &[&str] = &["Binary files ", "GIT binary patch"];
 /// Lines around a patch that name nothing.
 const FRAMES: &[&str] = &["*** Begin Patch", "*** End Patch", "*** End of File"];
-/// Beginnings of headers, which `patch` also finds behind blanks, tabs, `X` and dashes.
+/// Beginnings of headers, which `patch` also finds after blanks, tabs, `X` and dashes.
 const HEADERS: &[&str] = &["--- ", "+++ ", "*** ", "***************", "Index:", "diff --git ", "Prereq:"];
-/// The characters that some tools take for the end of a line.
+/// The characters that some tools treat as the end of a line.
 const BREAKS: &[char] = &['\r', '\u{b}', '\u{c}', '\u{85}', '\u{2028}', '\u{2029}'];
 const NO_NEWLINE: &str = "\\ No newline at end of file";
 
@@ -70,7 +70,7 @@ pub(super) fn read(text: &str) -> DiffSummary {
         ..DiffSummary::default()
     };
     diff.unclear = diff.changed > 0;
-    // Headers that no hunk has followed yet.
+    // Headers without a hunk so far.
     let mut headers = 0;
     let mut at = 0;
     while let Some(line) = lines.get(at).copied() {
@@ -98,7 +98,7 @@ pub(super) fn read(text: &str) -> DiffSummary {
             diff.changed += std::mem::replace(&mut headers, 1);
             continue;
         } else if FRAMES.contains(&line.trim_end()) {
-            // Nothing to read.
+            // This line has no meaning.
         } else if UNREAD.iter().any(|start| line.starts_with(start)) || is_moved_header(line) {
             (diff.unclear, diff.unreadable) = (true, true);
         } else if BINARY.iter().any(|start| line.starts_with(start)) {
@@ -114,14 +114,15 @@ pub(super) fn read(text: &str) -> DiffSummary {
     diff
 }
 
-/// A header behind an indentation or the dashes of a forwarded mail, both of which `patch` takes off.
+/// Reports whether a line is a header after an indentation or the dashes of a forwarded mail, both of which `patch`
+/// removes.
 fn is_moved_header(line: &str) -> bool {
     let bare = line.trim_start_matches([' ', '\t', 'X']).trim_start_matches("- ");
     let extended = || EXTENDED.iter().chain(HEADERS).any(|start| bare.starts_with(start));
     bare.len() < line.len() && extended()
 }
 
-/// The lines that a hunk says it has, old and new: `@@ -1,3 +1,4 @@`.
+/// Parses the numbers of old and new lines of a hunk: `@@ -1,3 +1,4 @@`.
 fn hunk(line: &str) -> Option<(usize, usize)> {
     let (ranges, _) = line.strip_prefix("@@ -")?.split_once(" @@")?;
     let (old, new) = ranges.split_once(" +")?;
@@ -132,7 +133,7 @@ fn hunk(line: &str) -> Option<(usize, usize)> {
     Some((count(old)?, count(new)?))
 }
 
-/// The places in a header's name where a date may begin.
+/// Returns the positions in a header's name where a date may begin.
 fn dates(name: &str) -> impl Iterator<Item = usize> {
     let is_date = |rest: &str| {
         let rest = rest.trim_start();
@@ -143,14 +144,14 @@ fn dates(name: &str) -> impl Iterator<Item = usize> {
 }
 
 impl DiffSummary {
-    /// Reads a hunk; how many lines it has.
+    /// Reads a hunk and returns its number of lines.
     fn hunk(&mut self, lines: &[&str], (mut old, mut new): (usize, usize)) -> usize {
         for (at, line) in lines.iter().enumerate() {
             if old == 0 && new == 0 {
                 return at;
             }
             let next = lines.get(at + 1).copied().unwrap_or_default();
-            // Two changed lines, or the next file of a hunk that lies about its length: `patch` may take it for that.
+            // Two changed lines, or the next file after a hunk with a false length: `patch` may read it as that.
             let is_header = |line: &str, start: &str| line.starts_with(start) || is_moved_header(line);
             let may_be_header = is_header(line, "--- ") && is_header(next, "+++ ");
             self.unclear |= may_be_header;
@@ -169,7 +170,7 @@ impl DiffSummary {
         lines.len()
     }
 
-    /// The names after `---` and `+++`.
+    /// Adds the names after `---` and `+++`.
     fn pair(&mut self, old: &str, new: &str) {
         let names = [old, new].map(|name| name.split('\t').next().unwrap_or(name));
         let stripped = [names[0].strip_prefix("a/"), names[1].strip_prefix("b/")];
@@ -190,7 +191,7 @@ impl DiffSummary {
                 if stripped.is_none() { DiffPathPrefix::MayBeTaken } else { DiffPathPrefix::Taken },
             );
         }
-        // Tools that take nothing off find the prefixes too.
+        // Tools that remove nothing also find the prefixes.
         for (side, name) in ["a", "b"].into_iter().zip(stripped) {
             let Some(name) = name else { continue };
             let undated = dates(name).map(|at| name[..at].trim_end());
@@ -199,13 +200,13 @@ impl DiffSummary {
         }
     }
 
-    /// The name without its first directory.
+    /// Adds the name without its first directory.
     fn stripped(&mut self, name: &str) {
         let below = name.split_once('/').map(|(_, below)| below.trim_start_matches('/'));
         self.other_names.extend(below.map(str::to_owned));
     }
 
-    /// The names after `diff --git`, which may hold blanks.
+    /// Adds the names after `diff --git`, which may contain blanks.
     fn both(&mut self, both: &str) {
         let mut splits = both.match_indices(" b/").map(|(at, _)| (&both[..at], &both[at + 3..]));
         match (splits.next(), splits.next()) {
@@ -217,7 +218,7 @@ impl DiffSummary {
         }
     }
 
-    /// A name that may have a date behind it without a tab between them, which `patch` takes off.
+    /// Adds a name that a date may follow without a tab between them, which `patch` removes.
     fn dated(&mut self, name: &str, prefix: DiffPathPrefix) {
         self.name_or_below(name, prefix);
         for at in dates(name) {

@@ -1,73 +1,22 @@
-//! Subcommands of git: the one table that rules and risk look at.
+//! Subcommands of git: the one table that rules and risk look at. It is in `harmless.toml`.
 
-/// The kind of change that a subcommand makes.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-enum GitEffect {
-    /// Nothing but git's own caches, whatever its operands are.
-    Reads,
-    /// Something else, or it depends on its operands.
-    Changes,
-}
+use super::harmless_table::{TABLE, holds};
 
-/// Subcommands that run no program that their operands name. Others must be spelled by a rule that allows them, with everything
-/// behind them: aliases, helpers and remotes of git are programs.
-const SUBCOMMANDS: &[(&str, GitEffect)] = &[
-    ("status", GitEffect::Reads),
-    ("diff", GitEffect::Reads),
-    ("log", GitEffect::Reads),
-    ("show", GitEffect::Reads),
-    ("blame", GitEffect::Reads),
-    ("annotate", GitEffect::Changes),
-    ("shortlog", GitEffect::Reads),
-    ("whatchanged", GitEffect::Changes),
-    ("rev-parse", GitEffect::Reads),
-    ("rev-list", GitEffect::Reads),
-    ("ls-files", GitEffect::Reads),
-    ("ls-tree", GitEffect::Reads),
-    ("cat-file", GitEffect::Reads),
-    ("describe", GitEffect::Reads),
-    ("grep", GitEffect::Reads),
-    ("add", GitEffect::Changes),
-    ("rm", GitEffect::Changes),
-    ("mv", GitEffect::Changes),
-    ("commit", GitEffect::Changes),
-    ("branch", GitEffect::Changes),
-    ("tag", GitEffect::Changes),
-    ("stash", GitEffect::Changes),
-    ("checkout", GitEffect::Changes),
-    ("switch", GitEffect::Changes),
-    ("restore", GitEffect::Changes),
-    ("reset", GitEffect::Changes),
-    ("merge", GitEffect::Changes),
-    ("merge-base", GitEffect::Changes),
-    ("fetch", GitEffect::Changes),
-    ("pull", GitEffect::Changes),
-    ("push", GitEffect::Changes),
-    ("clone", GitEffect::Changes),
-    ("remote", GitEffect::Changes),
-    ("ls-remote", GitEffect::Changes),
-    ("name-rev", GitEffect::Changes),
-    ("reflog", GitEffect::Changes),
-    ("show-ref", GitEffect::Changes),
-    ("show-branch", GitEffect::Changes),
-    ("for-each-ref", GitEffect::Changes),
-    ("count-objects", GitEffect::Changes),
-    ("cherry", GitEffect::Changes),
-    ("check-ignore", GitEffect::Changes),
-    ("check-attr", GitEffect::Changes),
-    ("diff-tree", GitEffect::Changes),
-    ("diff-index", GitEffect::Changes),
-    ("diff-files", GitEffect::Changes),
-    ("symbolic-ref", GitEffect::Changes),
-    ("version", GitEffect::Changes),
-];
-
-/// Tells whether the subcommand of git runs no program that its operands name.
+/// Reports whether the subcommand of git runs no program named by its operands.
 pub(super) fn is_plain_git(subcommand: &str) -> bool {
-    SUBCOMMANDS.iter().any(|(name, _)| *name == subcommand)
+    only_reads(subcommand) || holds(&TABLE.git.changes, subcommand)
 }
 
-/// Tells whether the subcommand of git changes nothing but git's own caches.
+/// Reports whether the subcommand of git changes only git's own caches.
 pub(super) fn only_reads(subcommand: &str) -> bool {
-    SUBCOMMANDS.contains(&(subcommand, GitEffect::Reads))
+    holds(&TABLE.git.reads, subcommand)
+}
+
+/// Returns the index of the subcommand in words that begin with `git`.
+pub(super) fn subcommand_index(words: &[String]) -> usize {
+    let mut next = 1;
+    while let Some(word) = words.get(next).filter(|word| word.starts_with('-')) {
+        next += if holds(&TABLE.git.valued, word) { 2 } else { 1 };
+    }
+    next.min(words.len())
 }

@@ -24,12 +24,12 @@ enum GlobPiece {
 }
 
 impl Glob {
-    /// Components `.` and empty ones say nothing and are left out.
+    /// Parses a glob. Components `.` and empty ones are dropped.
     pub(super) fn parse(text: &str) -> Result<Self, String> {
         let mut parts = Vec::new();
         for component in text.split('/').filter(|component| !matches!(*component, "" | ".")) {
             parts.push(match component {
-                ".." => return Err("a glob cannot hold `..`".to_owned()),
+                ".." => return Err("a glob cannot contain `..`".to_owned()),
                 "**" => GlobComponent::AnyDepth,
                 name => GlobComponent::Name(pieces(name.as_bytes())?),
             });
@@ -64,7 +64,7 @@ impl Glob {
     }
 }
 
-/// The glob that stands for exactly this path.
+/// Returns the glob that matches exactly this path.
 pub(super) fn literal(path: &str) -> String {
     let mut glob = String::new();
     for c in path.chars() {
@@ -129,7 +129,7 @@ fn class(text: &[u8]) -> Option<(GlobPiece, &[u8])> {
     }
 }
 
-/// Goes back to the last `*` only, which is enough and keeps it from growing out of hand.
+/// Matches a name. Backtracks to the last `*` only, which is sufficient and keeps the time bounded.
 fn fits(pieces: &[GlobPiece], name: &[u8]) -> bool {
     let (mut p, mut n) = (0, 0);
     let mut retry: Option<(usize, usize)> = None;

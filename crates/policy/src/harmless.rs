@@ -1,65 +1,30 @@
 //! The words that may follow those of an allow rule: operands that stay inside of the workspace, and options that are
-//! known to run nothing and to write nowhere else. What is in no table is not known, and is not allowed.
+//! known to run nothing and to write nowhere else. The table is `harmless.toml`; what is not in it is not known, and is not
+//! allowed.
 
-mod options;
-
-use self::options::{OptionTableRow, PLAIN, ROWS};
-use super::git::is_plain_git;
+use super::git::{is_plain_git, subcommand_index};
+use super::harmless_table::{HarmlessOptions, TABLE, holds};
 use super::programs::{LaunchMode, base, file_name, runs};
 use super::risk::places;
 use super::shell::effects::written_among;
 use intercom_types::Risk;
 
-/// Tools that write long options with one dash and have no clusters.
-const ONE_DASH: &[&str] = &["find", "go", "tsc"];
-
-/// Their operands are what they run: nothing may be added to those of the rule.
-const TARGETS: &[&str] = &[
-    "make",
-    "gmake",
-    "ninja",
-    "just",
-    "task",
-    "gradle",
-    "gradlew",
-    "./gradlew",
-    "ant",
-    "rake",
-    "nox",
-    "tox",
-    "invoke",
-    "gulp",
-    "grunt",
-    "mage",
-];
-
-/// Their operands can name any program, so that even a rule for the program alone covers none of them.
-const ANY_PROGRAM: &[&str] = &["sbt", "lein", "bazel", "bazelisk", "cmake", "dotnet", "meson", "composer"];
-
-/// Phases of Maven that run the build of the project and write below it. Goals of plugins run anything.
-const MAVEN_PHASES: &[&str] = &["clean", "validate", "compile", "test-compile", "test", "package", "verify"];
-
-/// Words of jq's own language that read more than its input.
-const JQ_READS: &[&str] =
-    &["import", "include", "env", "ENV", "modulemeta", "get_search_list", "input_filename"];
-
 const TARS: &[&str] = &["tar", "bsdtar", "gtar"];
 
 /// Checks whether the program is known, and known to run no other but as [`runs`] says.
 pub(super) fn is_plain(program: &str) -> bool {
-    PLAIN.contains(&program)
-        || ROWS.iter().flat_map(|row| row.of).any(|of| of.split(' ').next() == Some(program))
+    holds(&TABLE.plain, program)
+        || TABLE.command.iter().flat_map(|row| &row.names).any(|name| name.split(' ').next() == Some(program))
 }
 
-/// Checks that the words from `spelled` on add nothing to the words before, which the rule spells. The
-/// command begins with its program.
+/// Checks that the words from `spelled` on add nothing to the words of the rule. The command begins with its program.
 pub(super) fn check(command: &[String], spelled: usize) -> Result<(), String> {
     let (name, skipped) = (program(&command[0]), global(command));
     let mut words = vec![name.as_str()];
     words.extend(command[skipped + 1..].iter().map(String::as_str));
     let spelled = spelled.saturating_sub(skipped).max(1);
-    let rows: Vec<&OptionTableRow> =
-        ROWS.iter().filter(|row| row.of.iter().any(|of| begins_with_words(of, &words))).collect();
+    let fits = |row: &&HarmlessOptions| row.names.iter().any(|name| begins_with_words(name, &words));
+    let rows: Vec<&HarmlessOptions> = TABLE.command.iter().filter(fits).collect();
     let mut after = words[..spelled.min(words.len())].contains(&"--");
     let mut before = NextWordRole::None;
     for (at, word) in words.iter().enumerate().skip(spelled) {
@@ -67,14 +32,14 @@ pub(super) fn check(command: &[String], spelled: usize) -> Result<(), String> {
         if previous == NextWordRole::Text && !word.starts_with('-') {
             continue;
         }
-        // `host:file` is fetched by a program, also behind an option.
+        // `host:file` is fetched by a program, also after an option.
         if TARS.contains(&words[0]) && word.contains(':') {
             return Err(format!("`{word}` goes beyond the rule"));
         }
         if *word == "--" && !after {
             after = true;
         } else if word.starts_with('-') {
-            before = option(&rows, word, after, ONE_DASH.contains(&words[0]))
+            before = option(&rows, word, after, holds(&TABLE.one_dash, words[0]))
                 .ok_or_else(|| format!("`{word}` is not known to be harmless; write it into the rule"))?;
             // In `grep -e -e FILE` and `grep --exclude -e FILE` the last `-e` is a value, and the file is a file.
             if before == NextWordRole::Text && previous != NextWordRole::None {
@@ -88,7 +53,7 @@ pub(super) fn check(command: &[String], spelled: usize) -> Result<(), String> {
     runs_later(command, &words[..spelled.min(words.len())])
 }
 
-/// Files that other programs run later are not written unless the rule names them.
+/// Rejects writes to files that other programs run later, unless the rule names them.
 fn runs_later(command: &[String], spelled: &[&str]) -> Result<(), String> {
     let arguments: Vec<&str> = command.iter().skip(1).map(String::as_str).collect();
     let files = written_among(&file_name(&command[0]), &arguments);
@@ -98,22 +63,22 @@ fn runs_later(command: &[String], spelled: &[&str]) -> Result<(), String> {
     })
 }
 
-/// The name to look up: only interpreters are the same in all versions.
+/// Returns the name to look up. Only interpreters behave the same in all versions.
 fn program(written: &str) -> String {
     if !written.contains('/') && base(written) == "python" { "python".to_owned() } else { written.to_owned() }
 }
 
-/// Returns the number of words that git's own options take; whether they are harmless is checked elsewhere.
+/// Returns the number of words of git's own options; they are checked elsewhere.
 fn global(command: &[String]) -> usize {
-    if command[0] == "git" { super::launch::subcommand(command) - 1 } else { 0 }
+    if command[0] == "git" { subcommand_index(command) - 1 } else { 0 }
 }
 
-fn begins_with_words(of: &str, words: &[&str]) -> bool {
+fn begins_with_words(name: &str, words: &[&str]) -> bool {
     let mut words = words.iter();
-    of.split(' ').all(|word| words.next() == Some(&word))
+    name.split(' ').all(|word| words.next() == Some(&word))
 }
 
-/// The meaning of the word behind an option.
+/// The meaning of the word after an option.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum NextWordRole {
     /// A word of its own.
@@ -125,15 +90,14 @@ enum NextWordRole {
 }
 
 /// Returns the meaning of the next word, or `None` if the option is not known to be harmless.
-fn option(rows: &[&OptionTableRow], word: &str, after: bool, one_dash: bool) -> Option<NextWordRole> {
-    let holds = |list: fn(&OptionTableRow) -> &'static str, name: &str| {
-        rows.iter().any(|row| list(row).split_ascii_whitespace().any(|known| known == name))
-    };
-    let is_text = |name: &str| holds(|row| row.text, name);
+fn option(rows: &[&HarmlessOptions], word: &str, after: bool, one_dash: bool) -> Option<NextWordRole> {
+    let is_in =
+        |list: fn(&HarmlessOptions) -> &[String], name: &str| rows.iter().any(|row| holds(list(row), name));
+    let is_text = |name: &str| is_in(|row| &row.text, name);
     let long = word.strip_prefix("--").or_else(|| word.strip_prefix('-').filter(|_| one_dash && !after));
     if let Some(long) = long {
         let (name, value) = long.split_once('=').map_or((long, None), |(name, value)| (name, Some(value)));
-        if !holds(if after { |row| row.after } else { |row| row.long }, name) {
+        if !is_in(if after { |row| &row.after } else { |row| &row.long }, name) {
             return None;
         }
         return match value {
@@ -173,12 +137,12 @@ fn check_stays_inside(word: &str) -> Result<(), String> {
 }
 
 /// Operands that are more than names of files.
-fn operand(rows: &[&OptionTableRow], words: &[&str], at: usize, spelled: usize) -> Result<(), String> {
+fn operand(rows: &[&HarmlessOptions], words: &[&str], at: usize, spelled: usize) -> Result<(), String> {
     let word = words[at];
     let beyond = || Err(format!("`{word}` goes beyond the rule"));
     match words {
         // `make` alone is for every target; with one, for that.
-        [make, ..] if TARGETS.contains(make) && spelled > 1 => beyond(),
+        [make, ..] if holds(&TABLE.targets, make) && spelled > 1 => beyond(),
         // The first is a program; of those only printing some lines is known.
         ["sed", ..] => {
             let is_first = words[spelled..at].iter().all(|word| word.starts_with('-'));
@@ -191,14 +155,14 @@ fn operand(rows: &[&OptionTableRow], words: &[&str], at: usize, spelled: usize) 
         ["tar" | "bsdtar" | "gtar", ..] if at == 1 && !word.chars().all(|c| "tvczjJf".contains(c)) => {
             beyond()
         }
-        [program, ..] if ANY_PROGRAM.contains(program) => beyond(),
-        ["mvn" | "mvnw" | "./mvnw", ..] if !MAVEN_PHASES.contains(&word) => beyond(),
+        [program, ..] if holds(&TABLE.any_program, program) => beyond(),
+        ["mvn" | "mvnw" | "./mvnw", ..] if !holds(&TABLE.maven_phases, word) => beyond(),
         // The second is written.
         ["uniq" | "xxd", ..] if words[1..at].iter().any(|word| !word.starts_with('-')) => beyond(),
         // The program may import files and show the environment.
-        ["jq", ..] if JQ_READS.iter().any(|read| word.contains(read)) => beyond(),
+        ["jq", ..] if TABLE.jq_reads.iter().any(|read| word.contains(read.as_str())) => beyond(),
         ["git", subcommand, ..] if at > 1 && !is_plain_git(subcommand) => beyond(),
-        // Addresses, and what is pushed where.
+        // Addresses, and the refs to push.
         ["git", "clone" | "fetch" | "pull" | "push" | "ls-remote" | "remote" | "submodule", ..]
             if word.contains(':') || word.starts_with('+') =>
         {
@@ -207,7 +171,7 @@ fn operand(rows: &[&OptionTableRow], words: &[&str], at: usize, spelled: usize) 
         // A setting may name a program.
         ["git", "config", ..] if at > 2 && spelled < 3 => beyond(),
         ["go", "run" | "tool" | "generate", ..] if spelled < 3 => beyond(),
-        // An unknown program with a shell among its operands may well run it.
+        // An unknown program may run a shell among its operands.
         _ if rows.is_empty()
             && matches!(runs(&base(word)), Some(LaunchMode::Shell | LaunchMode::Code(_))) =>
         {

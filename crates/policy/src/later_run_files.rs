@@ -1,4 +1,4 @@
-//! Files that a command writes elsewhere than its words say, by a link or into a directory, and that are run later.
+//! Files that run later and that a command writes without naming them, through a link or into a directory.
 
 use std::path::{Path, PathBuf};
 
@@ -9,10 +9,10 @@ use super::shell::SimpleCommand;
 use super::shell::effects::written_among;
 use intercom_types::Risk;
 
-/// Names that are looked up for one command, at most: its words, and the entries of directories among them.
+/// The maximum number of names looked up for one command: its words, and the entries of directories among them.
 const MAX_NAMES: usize = 1000;
 
-/// Programs that put what they are given to another place, also directories.
+/// Programs that copy or move their operands, also directories.
 const PLACING: &[&str] = &["cp", "mv", "ln", "link", "install", "rsync", "scp", "git"];
 
 /// A file that other programs run later.
@@ -20,20 +20,20 @@ const PLACING: &[&str] = &["cp", "mv", "ln", "link", "install", "rsync", "scp", 
 pub(super) struct LaterRunFile {
     /// The word of the command that names it, or the directory that it is in.
     pub(super) word: String,
-    /// Where it really is, below the workspace if it is inside.
+    /// Its path with links followed, below the workspace if it is inside.
     pub(super) file: String,
     pub(super) risk: Risk,
 }
 
-/// The files that run later and that a command writes although no word of it says so. `base` is the directory that the
-/// command works in, below the workspace.
+/// Returns the files that run later and that a command writes without naming them. `base` is the command's directory,
+/// below the workspace.
 pub(super) fn files(workspace: &Path, base: &Path, simple: &SimpleCommand) -> Vec<LaterRunFile> {
     let mut found = Vec::new();
     for view in simple.views() {
         let program = file_name(&view[0].text);
         let arguments: Vec<&str> = view[1..].iter().take(MAX_NAMES).map(|word| word.text.as_str()).collect();
         let places = PLACING.contains(&program.as_str());
-        // What a word says by itself is judged by its looks.
+        // Explicitly named files are assessed by their names elsewhere.
         for word in written_among(&program, &arguments) {
             let is_new = |later: &LaterRunFile| runs_later(word) < Some(later.risk);
             found.extend(from_word(workspace, base, word, &arguments, places).into_iter().filter(is_new));
@@ -51,7 +51,7 @@ pub(super) fn files(workspace: &Path, base: &Path, simple: &SimpleCommand) -> Ve
     found
 }
 
-/// Words whose last part is the name of a file that is written into the directory that the command works in.
+/// Returns words whose last part names a file that is written into the command's directory.
 fn working_directory_targets<'a>(program: &str, arguments: &[&'a str]) -> Vec<&'a str> {
     let operands: Vec<&str> = arguments.iter().copied().filter(|word| !word.starts_with('-')).collect();
     let keeps_name =
@@ -74,7 +74,7 @@ fn working_directory_targets<'a>(program: &str, arguments: &[&'a str]) -> Vec<&'
     operands.iter().filter(|_| all).filter_map(last_part).filter(|name| !name.is_empty()).collect()
 }
 
-/// Files that a program of awk or sed may write: behind `>` in quotes, or behind `w` up to the end of a line.
+/// Returns files that a program of awk or sed may write: after `>` in quotes, or after `w` up to the end of a line.
 fn in_code<'a>(program: &str, arguments: &[&'a str]) -> Vec<&'a str> {
     let quoted = |rest: &'a str| rest.trim_start_matches(['>', ' ']).strip_prefix('"')?.split('"').next();
     let to_end = |rest: &'a str| rest.trim_start().split(['\n', ';', '}']).next();

@@ -1,30 +1,24 @@
 //! The programs that a command of plain words runs, read strictly: an allow rule must name them all.
 
 use super::git::is_plain_git;
+use super::harmless_table::{TABLE, holds};
 use super::programs::{self, LaunchMode, base, runs};
 use super::rule::Options;
 use super::{harmless, words};
 
-/// Wrappers within wrappers, at most.
+/// The maximum depth of wrappers within wrappers.
 const MAX_DEPTH: usize = 8;
-
-/// Options of git that come before its subcommand and change nothing.
-const HARMLESS_GIT: &[&str] =
-    &["--no-pager", "-P", "--version", "--no-optional-locks", "--literal-pathspecs", "--no-replace-objects"];
-/// Those that take a value in the next word.
-const VALUED_GIT: &[&str] =
-    &["-c", "-C", "--git-dir", "--work-tree", "--namespace", "--config-env", "--exec-path", "--attr-source"];
 
 /// Where the programs of a command stand.
 #[derive(Debug)]
 pub(super) struct ProgramChain {
     /// From the outermost in: `timeout 5 npx tsc` has three.
     pub(super) programs: Vec<usize>,
-    /// The number of leading words that name all that is run.
+    /// The number of leading words that name everything that is run.
     required: usize,
 }
 
-/// Follows the programs that run others; an error says what cannot be followed.
+/// Follows programs that run others; the error names the one that cannot be followed.
 pub(super) fn chain(argv: &[String]) -> Result<ProgramChain, String> {
     let mut programs = Vec::new();
     let mut at = 0;
@@ -41,7 +35,7 @@ pub(super) fn chain(argv: &[String]) -> Result<ProgramChain, String> {
             },
             Some(LaunchMode::Shell) => match words.get(1) {
                 Some(script) if !script.starts_with(['-', '+']) => return done(2),
-                _ => return Err(format!("`{name}` runs a text or what it is sent")),
+                _ => return Err(format!("`{name}` runs a text or its input")),
             },
             Some(LaunchMode::Code(safe)) => return done(script(words, safe)?),
             Some(LaunchMode::Named(markers)) => match target(words, markers)? {
@@ -60,7 +54,7 @@ pub(super) fn chain(argv: &[String]) -> Result<ProgramChain, String> {
     Err("too many programs that run others".to_owned())
 }
 
-/// Where the inner command of `env`, `timeout`, `nice`, `nohup` or `sudo` begins.
+/// Returns the start of the inner command of `env`, `timeout`, `nice`, `nohup` or `sudo`.
 fn wrapped_command_start(words: &[String]) -> Result<Option<usize>, String> {
     let name = base(&words[0]);
     let mut at = 1;
@@ -77,11 +71,11 @@ fn wrapped_command_start(words: &[String]) -> Result<Option<usize>, String> {
             | ("nice", "-n" | "--adjustment")
             | ("sudo", "-u" | "--user") => 2,
             ("timeout", word) if word.starts_with("--kill-after=") || word.starts_with("--signal=") => 1,
-            // A number without its dash is the program.
+            // A number without a dash is the program.
             ("nice", word) if word.starts_with("--adjustment=") => 1,
             ("nice", word) if word.strip_prefix('-').is_some_and(is_number) => 1,
             (_, word) if word.starts_with('-') => {
-                return Err(format!("`{name} {word}` is not looked through"));
+                return Err(format!("`{name} {word}` is not a known wrapper option"));
             }
             ("timeout", word) if !limited => {
                 if !is_number(word.trim_end_matches(['s', 'm', 'h', 'd'])) {
@@ -119,10 +113,10 @@ fn script(words: &[String], safe: &[&str]) -> Result<usize, String> {
         }
     }
     // `python --version`, `node --test`.
-    if words.len() > 1 { Ok(words.len()) } else { Err(format!("`{name}` runs what it is sent")) }
+    if words.len() > 1 { Ok(words.len()) } else { Err(format!("`{name}` runs its input")) }
 }
 
-/// Where the program begins that `npx` or `uv run` runs.
+/// Returns the start of the program that `npx` or `uv run` runs.
 fn target(words: &[String], markers: &[&str]) -> Result<Option<usize>, String> {
     let name = &words[0];
     let start = match words.get(1) {
@@ -139,7 +133,7 @@ fn target(words: &[String], markers: &[&str]) -> Result<Option<usize>, String> {
     }
 }
 
-/// Checks whether a rule with these leading words allows the command; the error says why not.
+/// Checks whether a rule with these leading words allows the command; the error is the reason.
 pub(super) fn allows(
     prefix: &[String],
     exact: bool,
@@ -185,19 +179,19 @@ pub(super) fn can_allow(prefix: &[String]) -> Result<(), String> {
             Err(format!("`{name}` can be allowed only with its script"))
         }
         _ if prefix.iter().any(|word| words::hidden(word).is_some()) => {
-            Err("holds characters that cannot be seen".to_owned())
+            Err("contains invisible characters".to_owned())
         }
         _ => Ok(()),
     }
 }
 
-/// The places where a rule's words may begin: at the front, and behind each wrapper that is looked through. What
-/// sudo runs is not what would run without it, so nothing begins behind sudo.
+/// Returns the positions where a rule's words may begin: at the front, and after each transparent wrapper. A program
+/// behaves differently under sudo, so no position is after sudo.
 fn starts(chain: &ProgramChain, argv: &[String]) -> Vec<usize> {
     let mut starts = vec![0];
     for pair in chain.programs.windows(2) {
         let name = base(&argv[pair[0]]);
-        // `./timeout` is not the one we know.
+        // `./timeout` is not the known program.
         if name == "sudo" || name != argv[pair[0]] || runs(&name) != Some(LaunchMode::Through) {
             break;
         }
@@ -206,7 +200,7 @@ fn starts(chain: &ProgramChain, argv: &[String]) -> Vec<usize> {
     starts
 }
 
-/// The part of a command behind the wrappers that are looked through; an error for sudo.
+/// Returns the part of a command after transparent wrappers; an error for sudo.
 pub(super) fn innermost<'a>(chain: &ProgramChain, argv: &'a [String]) -> Result<&'a [String], String> {
     if chain.programs.iter().any(|at| base(&argv[*at]) == "sudo") {
         return Err("it runs as another user".to_owned());
@@ -214,21 +208,12 @@ pub(super) fn innermost<'a>(chain: &ProgramChain, argv: &'a [String]) -> Result<
     Ok(&argv[starts(chain, argv).last().copied().unwrap_or_default()..])
 }
 
-/// Where the subcommand of git stands in words that begin with git.
-pub(super) fn subcommand(words: &[String]) -> usize {
-    let mut next = 1;
-    while let Some(word) = words.get(next).filter(|word| word.starts_with('-')) {
-        next += if VALUED_GIT.contains(&word.as_str()) { 2 } else { 1 };
-    }
-    next.min(words.len())
-}
-
 /// git's own options, and subcommands that run or set up something else, must be spelled by the rule.
 fn git(argv: &[String], at: usize, spelled: usize) -> Result<(), String> {
     let mut next = at + 1;
     while let Some(word) = argv.get(next).filter(|word| word.starts_with('-')) {
-        let width = if VALUED_GIT.contains(&word.as_str()) { 2 } else { 1 };
-        if next + width > spelled && !HARMLESS_GIT.contains(&word.as_str()) {
+        let width = if holds(&TABLE.git.valued, word) { 2 } else { 1 };
+        if next + width > spelled && !holds(&TABLE.git.options, word) {
             return Err(format!("`git {word}` goes beyond the rule"));
         }
         next += width;
@@ -241,13 +226,13 @@ fn git(argv: &[String], at: usize, spelled: usize) -> Result<(), String> {
         Some(name) if spelled <= next && !is_plain_git(name) => {
             Err("the rule does not name this subcommand of git".to_owned())
         }
-        // `ext::sh` is no address but a program to talk to.
+        // `ext::sh` is not an address but a program to run.
         Some("clone" | "fetch" | "pull" | "push" | "ls-remote" | "remote" | "submodule")
             if argv[spelled.max(next)..].iter().any(|word| word.contains("::")) =>
         {
             Err("an address of git that names a program".to_owned())
         }
-        // `-c` is a setting here, and `-u` the program to talk to.
+        // Here `-c` is a setting, and `-u` a program to run.
         Some("clone")
             if argv[spelled.max(next)..].iter().any(|w| w.starts_with("-c") || w.starts_with("-u")) =>
         {

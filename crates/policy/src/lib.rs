@@ -1,21 +1,22 @@
-//! What the operators' rules say to a request of an agent, before anybody is asked.
+//! Policy: the decision of the operators' rules about a request of an agent, before people are asked.
 //!
 //! ```text
-//!  Subject ──resolve──► Resolved ──assess──► Assessment
-//!  (as the agent        (where its    │      (how risky, and why)
-//!   wrote it)            paths lead)  └─────────┬─────────┘
-//!                                    Rules ──decide──► Ruling: allow, deny, or ask a person
+//!  PolicyRequest ──resolve──► ResolvedRequest ──assess──► RiskAssessment
+//!  (as the agent              (paths with       │         (the risk and its reasons)
+//!   wrote it)                  links followed)  └────────────┬────────────┘
+//!                                               Rules ──decide──► PolicyRuling: allow, deny, or ask a person
 //! ```
 //!
-//! Everything but `resolve` is pure. The rules are read in order and the first that matches decides; if none does, a
+//! Everything except `resolve` is pure. The rules are read in order and the first that matches decides; if none does, a
 //! person is asked. Doubt never allows:
 //!
-//! - An **allow** rule matches only what can be read with certainty: commands of plain words that begin with the
-//!   rule's, paths that are where they seem to be, no characters that people cannot see. It reaches outside of the
-//!   workspace only by an absolute `path`, and critical requests only with `risk = "critical"`.
-//! - A **deny** or **ask** rule matches whatever could be meant: any path of the request, any command inside its text.
+//! - An **allow** rule matches only unambiguous requests: commands of plain words that begin with the rule's, paths
+//!   that no link redirects, no invisible characters. It reaches outside of the workspace only by an absolute `path`,
+//!   and critical requests only with `risk = "critical"`.
+//! - A **deny** or **ask** rule matches everything that the request could mean: any of its paths, any command inside its
+//!   text.
 //!
-//! What this is not: a sandbox. The agent says what it is about to do, and can lie.
+//! Policy is not a sandbox: the agent announces its actions, and can lie.
 
 use std::collections::HashSet;
 use std::path::{Component, Path, PathBuf};
@@ -29,6 +30,7 @@ mod diff;
 mod git;
 mod glob;
 mod harmless;
+mod harmless_table;
 mod later_run_files;
 mod launch;
 mod paths;
@@ -52,24 +54,24 @@ pub use risk::{RiskAssessment, assess};
 pub use rule::{BadRule, CommandEntry, Commands, Names, Options, RiskLimit, Rule, RuleAction, Rules};
 pub use sentence::sentence;
 
-/// The kinds of tools that agents speak of (those of ACP).
+/// The kinds of tools of requests (those of ACP).
 pub const TOOLS: &[&str] =
     &["read", "edit", "delete", "move", "search", "execute", "think", "fetch", "switch_mode", "other"];
 
-/// What is known of a request, whoever the agent is.
+/// The known facts of a request, independent of the agent's protocol.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct PolicyRequest {
     pub agent: Option<String>,
     pub workspace: PathBuf,
-    /// One of [`TOOLS`], if the agent said which.
+    /// One of [`TOOLS`], if the agent names one.
     pub tool: Option<String>,
     pub title: String,
-    /// As the agent wrote them.
+    /// The paths as the agent wrote them.
     pub paths: Vec<String>,
-    /// Shell text, as the agent wrote it.
+    /// The shell text as the agent wrote it.
     pub command: Option<String>,
     pub diff: Option<String>,
-    /// For agents that claim a risk: what [`Risk::of_claim`] makes of it. `None` for those that cannot.
+    /// The result of [`Risk::of_claim`] for agents that claim a risk; `None` for others.
     pub claimed: Option<Risk>,
 }
 
@@ -78,50 +80,50 @@ pub struct PolicyRequest {
 pub struct CommandReading {
     /// The file names of all programs that the text may run.
     pub programs: Vec<String>,
-    /// The reason why the text cannot be read with certainty, if so: it may run other programs too.
+    /// The reason why the text is ambiguous, if it is: it may run other programs, too.
     pub unreadable: Option<&'static str>,
 }
 
-/// Reads a shell text the way that bash and dash would run it.
+/// Reads a shell text as bash and dash would run it.
 pub fn read_command(text: &str) -> CommandReading {
     let script = shell::read(text);
     CommandReading { programs: script.programs(), unreadable: script.reason }
 }
 
-/// The files that a diff names.
+/// Returns the files that a diff names.
 pub fn files_in_diff(text: &str) -> Vec<String> {
     diff::read(text).names
 }
 
-/// The parts of this module that the crate's `fuzzing` checks.
+/// Functions for the crate's fuzz targets.
 #[doc(hidden)]
 pub mod fuzzing {
-    /// All names of files that a diff may mean.
+    /// Returns all names of files that a diff may mean.
     pub fn names_in_diff(text: &str) -> Vec<String> {
         let diff = super::diff::read(text);
         diff.names.into_iter().chain(diff.other_names).collect()
     }
 }
 
-/// A request with everything known about where its paths lead and what its command runs.
+/// A request with its paths resolved and its command parsed.
 #[derive(Debug, Clone)]
 pub struct ResolvedRequest {
     subject: PolicyRequest,
-    /// Where the workspace really is.
+    /// The workspace, with links followed.
     workspace: PathBuf,
     places: Vec<ResolvedPath>,
-    /// Places that a diff may mean as well; they count for rules that hold back.
+    /// Further paths that a diff may mean; they count for deny and ask rules.
     other_names: Vec<ResolvedPath>,
     /// `None` if there are too many to look up.
     operands: Option<CommandOperands>,
-    /// The words of the command, or why it is not just words.
+    /// The words of the command, or the reason why it is more than plain words.
     words: Option<Result<Vec<String>, String>>,
     script: Option<shell::ShellScript>,
     diff: Option<diff::DiffSummary>,
 }
 
 impl ResolvedRequest {
-    /// The places of the request that its command does not name. What the command names is judged with the command.
+    /// Returns the paths of the request that its command does not name. Those of the command are assessed with it.
     fn unnamed_places(&self) -> impl Iterator<Item = &ResolvedPath> {
         let names = |operands: &CommandOperands, place: &ResolvedPath| {
             let same = |operand: &ResolvedPath| operand.real.is_some() && operand.real == place.real;
@@ -134,7 +136,8 @@ impl ResolvedRequest {
         self.places.iter().filter(move |place| !is_named(place))
     }
 
-    /// The tools that the request uses: the one that the agent names, and those that its command and its diff amount to.
+    /// Returns the tools that the request uses: the one that the agent names, and those that its command and its diff
+    /// imply.
     fn tools(&self) -> Vec<&str> {
         let named = self.subject.tool.as_deref();
         let executes = self.subject.command.is_some() && named != Some("execute");
@@ -146,7 +149,7 @@ impl ResolvedRequest {
         &self.subject
     }
 
-    /// Where the workspace really is.
+    /// Returns the workspace, with links followed.
     pub fn workspace(&self) -> &Path {
         &self.workspace
     }
@@ -159,13 +162,13 @@ impl ResolvedRequest {
 /// The words of a command that may be paths.
 #[derive(Debug, Clone, Default)]
 struct CommandOperands {
-    /// Those that look like paths or exist.
+    /// The words that look like paths or exist.
     places: Vec<ResolvedPath>,
-    /// All of them, absolute, links not followed.
+    /// All words as absolute paths, links not followed.
     names: HashSet<PathBuf>,
     /// Words that lead out of the workspace by a link.
     outside_links: Vec<String>,
-    /// Files that are written elsewhere than their words say, and run later.
+    /// Files that run later and are written without being named.
     written: Vec<later_run_files::LaterRunFile>,
 }
 
@@ -173,32 +176,32 @@ struct CommandOperands {
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct ResolvedPath {
     pub written: String,
-    /// Absolute, links not followed.
+    /// The absolute path, links not followed.
     pub lexical: PathBuf,
-    /// Absolute, links followed; `None` if that cannot be told.
+    /// The absolute path with links followed; `None` if it cannot be resolved.
     pub real: Option<PathBuf>,
-    /// Really inside of the workspace.
+    /// Inside of the workspace, after links are followed.
     pub inside: bool,
-    /// Really somewhere else than it seems.
+    /// Links lead to another place than its text.
     pub linked: bool,
 }
 
 impl ResolvedPath {
-    /// Whether it holds `..`.
+    /// Reports whether it contains `..`.
     pub fn has_parent_dir(&self) -> bool {
         Path::new(&self.written).components().any(|component| component == Component::ParentDir)
     }
 
-    /// Whether it holds characters that people cannot see.
+    /// Reports whether it contains invisible characters.
     pub fn is_hidden(&self) -> bool {
         words::hidden(&self.written).is_some()
     }
 
-    /// Why no allow rule may match it.
+    /// Returns the reason why no allow rule may match it.
     fn doubt(&self) -> Option<String> {
         let doubt = match self {
-            _ if self.is_hidden() => "holds characters that cannot be seen",
-            _ if self.has_parent_dir() => "holds `..`",
+            _ if self.is_hidden() => "contains invisible characters",
+            _ if self.has_parent_dir() => "contains `..`",
             _ if self.real.is_none() => "cannot be resolved",
             _ => return None,
         };

@@ -1,7 +1,7 @@
-//! Where the paths of a request really lead: the only part of the policy that looks at the file system.
+//! The resolution of a request's paths: the only part of the policy that reads the file system.
 //!
-//! What is found holds for the moment of looking. An agent that can write in its workspace can change a link between
-//! the decision and its use; only a sandbox can keep it from that. Hard links are not seen at all.
+//! The result is valid at the time of the look-up. An agent that can write in its workspace can change a link between
+//! the decision and its use; only a sandbox prevents that. Hard links are not detected at all.
 
 use std::collections::HashSet;
 use std::ffi::OsString;
@@ -15,16 +15,16 @@ use super::{CommandOperands, PolicyRequest, ResolvedPath, ResolvedRequest, diff,
 
 /// The maximum number of links to follow, the same as the kernel's.
 const MAX_LINKS: usize = 40;
-/// Different words of a command that are looked up, at most.
+/// The maximum number of different words of a command that are looked up.
 const MAX_OPERANDS: usize = 1000;
-/// Letters of an option behind which its value may begin, at most.
+/// The maximum number of letters of an option after which its value may begin.
 const MAX_GLUED: usize = 16;
-/// Directories among the words of a command below which links are looked for, and entries of one of them, at most. A
-/// command with more may lead anywhere.
+/// The maximum number of directories among the words of a command that are searched for links, and of entries examined
+/// in one of them. A command with more may lead anywhere.
 const MAX_DIRECTORIES: usize = 64;
 const MAX_ENTRIES: usize = 10_000;
 
-/// Finds out where everything is. Blocks for a few file system calls per path.
+/// Resolves a request. Blocks for a few file system calls per path.
 pub fn resolve(subject: PolicyRequest) -> ResolvedRequest {
     let workspace = locate(&subject.workspace).unwrap_or_else(|| subject.workspace.clone());
     let place = |written: &String| place(&workspace, &subject.workspace, written);
@@ -47,8 +47,8 @@ pub fn resolve(subject: PolicyRequest) -> ResolvedRequest {
     ResolvedRequest { subject, workspace, places, other_names, operands, words, script, diff }
 }
 
-/// The words of all commands that may be paths: those that look like one or that exist, and the targets of
-/// redirections. `cd` is followed where it can be read. `None` for more words than are looked up.
+/// Returns the words of all commands that may be paths: those that look like one or that exist, and the targets of
+/// redirections. `cd` is followed if it is unambiguous. `None` for more words than are looked up.
 fn operands(workspace: &Path, as_given: &Path, script: &ShellScript) -> Option<CommandOperands> {
     let mut found = CommandOperands::default();
     let mut seen: HashSet<String> = HashSet::new();
@@ -88,7 +88,7 @@ fn operands(workspace: &Path, as_given: &Path, script: &ShellScript) -> Option<C
     Some(found)
 }
 
-/// Tells whether a word, a part of it, or the value that is glued to an option, leads out of the workspace by a link.
+/// Reports whether a word, a part of it, or the value attached to an option, leads out of the workspace by a link.
 fn leads_out(workspace: &Path, word: &str) -> bool {
     let parts = std::iter::once(word).chain(word.split(['=', ':', '@', ',']));
     let glued =
@@ -98,14 +98,15 @@ fn leads_out(workspace: &Path, word: &str) -> bool {
         let Some(Component::Normal(first)) = path.components().find(|part| *part != Component::CurDir) else {
             return false;
         };
-        // Absolute paths and `..` are seen by their looks; here only what exists can lead anywhere.
+        // Absolute paths and `..` are detected by their text; here only existing paths matter.
         let exists = path.is_relative() && workspace.join(first).symlink_metadata().is_ok();
         exists && locate(&workspace.join(path)).is_none_or(|real| !real.starts_with(workspace))
     })
 }
 
-/// The first directory among the words below which a link would be followed out of the workspace, although no word names
-/// that link: `cp a dir` writes `dir/a`, `diff a dir` reads it, and `diff dir other` reads the files of both.
+/// Returns the first directory among the words below which a link would be followed out of the workspace, although no
+/// word names that link: `cp a dir` writes `dir/a`, `diff a dir` reads it, and `diff dir other` reads the files of
+/// both.
 fn outside_link_below(workspace: &Path, simple: &SimpleCommand) -> Option<String> {
     let (program, arguments) = simple.words.split_first()?;
     let words = || arguments.iter().take(MAX_OPERANDS).map(|word| word.text.as_str());
@@ -127,7 +128,7 @@ fn is_link_out(workspace: &Path, path: &Path) -> bool {
     path.is_symlink() && locate(path).is_none_or(|real| !real.starts_with(workspace))
 }
 
-/// Tells whether a directory may hold a link that leads out of the workspace.
+/// Reports whether a directory may contain a link that leads out of the workspace.
 fn has_link_out(workspace: &Path, directory: &Path) -> bool {
     let Ok(entries) = directory.read_dir() else { return true };
     let is_out = |(at, entry): (usize, std::io::Result<DirEntry>)| {
@@ -139,7 +140,7 @@ fn has_link_out(workspace: &Path, directory: &Path) -> bool {
 fn place(workspace: &Path, as_given: &Path, written: &str) -> ResolvedPath {
     let path = Path::new(written);
     let seems = lexical(&as_given.join(path));
-    // A shell would expand `~` and a URL is no path: what the agent will do with them is anybody's guess.
+    // A shell would expand `~`, and a URL is not a path: it is unknown how the agent will treat them.
     let odd =
         written.is_empty() || written.starts_with('~') || written.contains("://") || written.contains('\0');
     let real = if odd { None } else { locate(&workspace.join(path)) };
@@ -152,7 +153,7 @@ fn place(workspace: &Path, as_given: &Path, written: &str) -> ResolvedPath {
     }
 }
 
-/// The real location; of what does not exist yet, that of its deepest existing ancestor with the rest added.
+/// Returns the real location of a path; for a missing one, that of its deepest existing ancestor with the rest added.
 pub(super) fn locate(path: &Path) -> Option<PathBuf> {
     let mut path = path.to_owned();
     for _ in 0..MAX_LINKS {
@@ -167,11 +168,11 @@ pub(super) fn locate(path: &Path) -> Option<PathBuf> {
             if existing.is_symlink() {
                 break;
             }
-            // `..` after something that does not exist has no file name, and leads nowhere.
+            // `..` after a missing component has no file name and is unresolvable.
             missing.push(existing.file_name()?.to_owned());
             existing = existing.parent()?;
         }
-        // A link to what is not there yet: writing to it makes the target.
+        // A dangling link: writing to it creates the target.
         let target = existing.parent()?.join(existing.read_link().ok()?);
         path = missing.iter().rev().fold(target, |path, name| path.join(name));
     }

@@ -1,9 +1,9 @@
-//! The requests that presets forbid, whatever the rules say. In doubt a preset forbids.
+//! The requests that presets forbid, regardless of rules. In doubt a preset forbids.
 
 use super::{ResolvedRequest, RiskAssessment};
 use intercom_types::{Preset, Risk};
 
-/// Why it is forbidden, if it is.
+/// Returns the reason why the preset forbids the request, if it does.
 pub fn forbids(preset: Preset, request: &ResolvedRequest, assessment: &RiskAssessment) -> Option<String> {
     let why = match preset {
         Preset::Full => None,
@@ -14,7 +14,7 @@ pub fn forbids(preset: Preset, request: &ResolvedRequest, assessment: &RiskAsses
     why.map(|why| format!("{} denies it: {why}", preset.rule()))
 }
 
-/// All presets that forbid it.
+/// Returns all presets that forbid the request.
 pub fn forbidden_by(request: &ResolvedRequest, assessment: &RiskAssessment) -> Vec<Preset> {
     Preset::ALL.into_iter().filter(|preset| forbids(*preset, request, assessment).is_some()).collect()
 }
@@ -27,7 +27,7 @@ fn changes(request: &ResolvedRequest) -> Option<String> {
         Some("read" | "search" | "think" | "fetch") => return None,
         Some("execute") => "it runs a command",
         Some("edit" | "delete" | "move") => "it changes files",
-        Some(_) | None => "whether it only reads cannot be told",
+        Some(_) | None => "it is unclear whether it only reads",
     };
     Some(why.to_owned())
 }
@@ -40,11 +40,11 @@ fn local(request: &ResolvedRequest) -> Option<String> {
     let subject = &request.subject;
     let why = match subject.tool.as_deref() {
         _ if subject.command.is_some() => "it runs a command",
-        _ if subject.diff.is_some() || !request.places.is_empty() => "it is about local files",
+        _ if subject.diff.is_some() || !request.places.is_empty() => "it concerns local files",
         Some("think" | "fetch") => return None,
         Some("execute") => "it runs a command",
-        Some("read" | "search" | "edit" | "delete" | "move") => "it is about local files",
-        Some(_) | None => "whether it is about local files or commands cannot be told",
+        Some("read" | "search" | "edit" | "delete" | "move") => "it concerns local files",
+        Some(_) | None => "it is unclear whether it concerns local files or commands",
     };
     Some(why.to_owned())
 }
@@ -92,7 +92,7 @@ mod tests {
         check(&tool("fetch"), [false, false, false, false]);
         check(&tool("switch_mode"), [false, true, false, true]);
         check(&tool("other"), [false, true, false, true]);
-        // With nothing to go by, nothing can be told, and the risk is high.
+        // Without any facts, the risk is high.
         check(&PolicyRequest::default(), [false, true, true, true]);
     }
 

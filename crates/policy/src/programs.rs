@@ -1,6 +1,6 @@
 //! Programs that run other programs, and the options that make a program run or write something else.
 //!
-//! Both tables are for well-known tools and cannot be complete: a rule with `exact = true` does not depend on them.
+//! Both tables cover well-known tools and cannot be complete: a rule with `exact = true` does not depend on them.
 
 use std::collections::HashMap;
 use std::sync::LazyLock;
@@ -10,19 +10,19 @@ use serde::Deserialize;
 /// The way a program runs another.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum LaunchMode {
-    /// Runs the command in its arguments as it stands; looked through.
+    /// A transparent wrapper: runs the command in its arguments unchanged.
     Through,
-    /// A shell: a script file, a text, or what it is sent.
+    /// A shell: runs a script file, a text, or its input.
     Shell,
     /// An interpreter, with the options before its script that run nothing.
     Code(&'static [&'static str]),
-    /// Runs the program named after one of these words; after its own name if there are none.
+    /// Runs the program after one of these words, or after its own name if there are none.
     Named(&'static [&'static str]),
-    /// The same, in ways we do not follow; only with one of these words, or always if there are none.
+    /// Runs another program in a way that is not followed; only with one of these words, or always if there are none.
     Unclear(&'static [&'static str]),
 }
 
-/// The file name of a program, in lower case and without version: `/usr/bin/python3.11` is `python`.
+/// Returns the file name of a program, in lower case and without version: `/usr/bin/python3.11` is `python`.
 pub(super) fn base(program: &str) -> String {
     let name = program.rsplit(['/', '\\']).next().unwrap_or(program).to_ascii_lowercase();
     let name = name.strip_suffix(".exe").unwrap_or(&name);
@@ -30,18 +30,18 @@ pub(super) fn base(program: &str) -> String {
     if stem.is_empty() { name.to_owned() } else { stem.to_owned() }
 }
 
-/// The file name of a program, in lower case.
+/// Returns the file name of a program, in lower case.
 pub(super) fn file_name(program: &str) -> String {
     let name = program.rsplit('/').next().unwrap_or(program).to_ascii_lowercase();
     name.strip_suffix(".exe").map(str::to_owned).unwrap_or(name)
 }
 
-/// By [`base`] name; `None` for a program that runs no other as far as we know.
+/// Looks up a program by its [`base`] name; `None` for a program that is not known to run others.
 pub(super) fn runs(base: &str) -> Option<LaunchMode> {
     program(base).and_then(|program| program.runs)
 }
 
-/// One row of the table in `programs.toml`, which says what the keys mean.
+/// One row of the table in `programs.toml`, where the keys are described.
 #[derive(Debug)]
 pub(super) struct ProgramEntry {
     runs: Option<LaunchMode>,
@@ -77,7 +77,7 @@ pub(super) struct ArgumentGrammar {
     pub(super) expands_variables: bool,
 }
 
-/// Options and operands behind a subcommand.
+/// The options and operands after a subcommand.
 #[derive(Debug, Deserialize)]
 pub(super) struct SubcommandGrammar {
     pub(super) names: Vec<String>,
@@ -119,17 +119,17 @@ pub(super) enum VariableUse {
     Options,
 }
 
-/// The row of a program, by its [`base`] name.
+/// Returns the row of a program, by its [`base`] name.
 pub(super) fn program(base: &str) -> Option<&'static ProgramEntry> {
     TABLE.programs.get(base).map(|row| &TABLE.rows[*row])
 }
 
-/// The row of a variable that makes programs run something.
+/// Returns the row of a variable that makes programs run something.
 pub(super) fn variable(name: &str) -> Option<&'static VariableRow> {
     TABLE.variables.iter().find(|row| row.names.iter().any(|pattern| is_named(pattern, name)))
 }
 
-/// Tells whether a name fits a pattern with at most two `*`.
+/// Reports whether a name matches a pattern with at most two `*`.
 pub(super) fn is_named(pattern: &str, name: &str) -> bool {
     let Some((beginning, rest)) = pattern.split_once('*') else { return name == pattern };
     let Some(name) = name.strip_prefix(beginning) else { return false };
@@ -143,6 +143,7 @@ struct ProgramTable {
     rows: Vec<ProgramEntry>,
     programs: HashMap<String, usize>,
     variables: Vec<VariableRow>,
+    widening: WideningTable,
 }
 
 #[derive(Deserialize)]
@@ -150,6 +151,26 @@ struct ProgramTable {
 struct TableFile {
     program: Vec<ProgramRow>,
     variable: Vec<VariableRow>,
+    widening: WideningTable,
+}
+
+/// Options that widen what an allow rule allows, unless the rule spells them.
+#[derive(Deserialize)]
+#[serde(deny_unknown_fields)]
+struct WideningTable {
+    any: Vec<String>,
+    single_dash: Vec<String>,
+    options: Vec<WideningOptions>,
+}
+
+#[derive(Deserialize)]
+#[serde(deny_unknown_fields)]
+struct WideningOptions {
+    programs: Vec<String>,
+    #[serde(default)]
+    long: Vec<String>,
+    #[serde(default)]
+    short: String,
 }
 
 #[derive(Deserialize)]
@@ -166,7 +187,7 @@ struct ProgramRow {
     grammar: ArgumentGrammar,
 }
 
-/// Variables whose values mean the same.
+/// Variables whose values have the same meaning.
 #[derive(Debug, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub(super) struct VariableRow {
@@ -191,8 +212,9 @@ enum ProgramKind {
 
 static TABLE: LazyLock<ProgramTable> = LazyLock::new(|| {
     let file: TableFile = toml::from_str(include_str!("programs.toml")).expect("a test reads the table");
-    let mut table = ProgramTable { rows: Vec::new(), programs: HashMap::new(), variables: file.variable };
-    for row in file.program {
+    let TableFile { program, variable: variables, widening } = file;
+    let mut table = ProgramTable { rows: Vec::new(), programs: HashMap::new(), variables, widening };
+    for row in program {
         let runs = match row.kind {
             ProgramKind::Through => Some(LaunchMode::Through),
             ProgramKind::Shell => Some(LaunchMode::Shell),
@@ -213,206 +235,36 @@ fn forever(words: Vec<String>) -> &'static [&'static str] {
     words.leak()
 }
 
-/// Options that widen what an allow rule allows, unless the rule spells them.
-struct WideningOptions {
-    programs: &'static [&'static str],
-    /// Without their dashes. An abbreviation of one counts as it, with two dashes or, for [`SINGLE_DASH`], with one.
-    long: &'static [&'static str],
-    /// Letters, alone or in a cluster.
-    short: &'static str,
-}
-
-/// These hold for every program.
-const ANY: &[&str] =
-    &["exec", "eval", "config", "plugin", "rsh", "shell", "require", "preload", "pager", "cmd"];
-
-/// Tools that write long options with one dash.
-const SINGLE_DASH: &[&str] =
-    &["find", "go", "java", "javac", "terraform", "gcc", "cc", "clang", "g++", "clang++", "c++"];
-
-const WIDENINGS: &[WideningOptions] = &[
-    WideningOptions {
-        programs: &["git"],
-        long: &[
-            "upload-pack",
-            "receive-pack",
-            "extcmd",
-            "open-files-in-pager",
-            "output",
-            "ext-diff",
-            "textconv",
-            "template",
-        ],
-        short: "xO",
-    },
-    WideningOptions {
-        programs: &["cargo"],
-        long: &["manifest-path", "target-dir", "out-dir", "artifact-dir"],
-        short: "ZC",
-    },
-    WideningOptions {
-        programs: &["npm", "pnpm", "yarn", "bun"],
-        long: &[
-            "prefix",
-            "dir",
-            "cwd",
-            "script-shell",
-            "node-options",
-            "userconfig",
-            "globalconfig",
-            "registry",
-            "scripts-prepend-node-path",
-            "workspace-root",
-            "global",
-            "location",
-            "cache",
-        ],
-        short: "Cg",
-    },
-    WideningOptions {
-        programs: &["make", "gmake", "ninja"],
-        long: &["file", "makefile", "directory", "include-dir", "environment-overrides", "what-if"],
-        short: "fCIEe",
-    },
-    WideningOptions {
-        programs: &["just", "task"],
-        long: &["justfile", "working-directory", "set", "taskfile", "dir"],
-        short: "fdt",
-    },
-    WideningOptions {
-        programs: &["mvn", "gradle", "gradlew", "mvnw"],
-        long: &[
-            "file",
-            "init-script",
-            "build-file",
-            "settings-file",
-            "project-dir",
-            "settings",
-            "include-build",
-        ],
-        short: "fIbcpsD",
-    },
-    WideningOptions {
-        programs: &["tar", "bsdtar", "gtar"],
-        long: &[
-            "to-command",
-            "checkpoint-action",
-            "use-compress-program",
-            "rsh-command",
-            "rmt-command",
-            "info-script",
-            "new-volume-script",
-            "directory",
-            "absolute-names",
-        ],
-        short: "IFCP",
-    },
-    WideningOptions { programs: &["rg"], long: &["pre", "hostname-bin"], short: "" },
-    WideningOptions { programs: &["sort"], long: &["compress-program", "output"], short: "oT" },
-    WideningOptions {
-        programs: &["rsync"],
-        long: &["rsync-path", "remove-source-files", "delete"],
-        short: "e",
-    },
-    WideningOptions { programs: &["scp", "sftp"], long: &[], short: "oSFDJ" },
-    WideningOptions {
-        programs: &["curl"],
-        long: &[
-            "output",
-            "remote-name",
-            "output-dir",
-            "upload-file",
-            "data",
-            "form",
-            "engine",
-            "proxy",
-            "netrc",
-        ],
-        short: "oOKTdFxn",
-    },
-    WideningOptions {
-        programs: &["wget"],
-        long: &[
-            "execute",
-            "output-document",
-            "directory-prefix",
-            "input-file",
-            "use-askpass",
-            "post-file",
-            "body-file",
-        ],
-        short: "eOPi",
-    },
-    WideningOptions {
-        programs: &["go"],
-        long: &["exec", "toolexec", "vettool", "overlay", "modfile", "C", "o", "ldflags", "gccgoflags"],
-        short: "",
-    },
-    WideningOptions {
-        programs: &["find"],
-        long: &["delete", "fprint", "fprint0", "fprintf", "fls", "files0-from"],
-        short: "",
-    },
-    WideningOptions {
-        programs: &["pytest", "py.test"],
-        long: &["rootdir", "confcutdir", "override-ini"],
-        short: "cpo",
-    },
-    WideningOptions {
-        programs: &["jest", "vitest", "mocha"],
-        long: &["rootDir", "root", "globalSetup", "runner", "file"],
-        short: "cr",
-    },
-    WideningOptions {
-        programs: &["eslint", "prettier", "stylelint"],
-        long: &["rulesdir", "parser", "resolve-plugins-relative-to", "format"],
-        short: "cf",
-    },
-    WideningOptions {
-        programs: &["pip"],
-        long: &["index-url", "extra-index-url", "target", "prefix", "root", "python", "user"],
-        short: "iter",
-    },
-    // bash evaluates the subscript of a variable's name: `test -v 'a[$(x)]'`.
-    WideningOptions { programs: &["test", "printf"], long: &[], short: "v" },
-    WideningOptions { programs: &["tree"], long: &["output"], short: "o" },
-    WideningOptions { programs: &["date"], long: &["set"], short: "s" },
-    WideningOptions { programs: &["zip"], long: &["unzip-command"], short: "T" },
-    WideningOptions { programs: &["terraform"], long: &["chdir"], short: "" },
-    WideningOptions {
-        programs: &["gcc", "cc", "clang", "g++", "clang++", "c++"],
-        long: &["wrapper", "fplugin", "specs", "B", "o"],
-        short: "",
-    },
-];
-
 /// The first of `words`, which come after what the rule spells, that makes `program` do something else.
 pub(super) fn widening<'a>(program: &str, words: &'a [String]) -> Option<&'a str> {
-    let rows: Vec<&WideningOptions> =
-        WIDENINGS.iter().filter(|row| row.programs.contains(&program)).collect();
+    let WideningTable { any, single_dash, options } = &TABLE.widening;
+    let is_listed = |programs: &[String]| programs.iter().any(|known| known == program);
+    let rows: Vec<&WideningOptions> = options.iter().filter(|row| is_listed(&row.programs)).collect();
+    let single_dash = is_listed(single_dash);
     let long = |name: &str| {
         let name = name.split('=').next().unwrap_or(name);
-        !name.is_empty() && rows.iter().flat_map(|row| row.long).chain(ANY).any(|long| long.starts_with(name))
+        !name.is_empty()
+            && rows.iter().flat_map(|row| &row.long).chain(any).any(|long| long.starts_with(name))
     };
     let widens = |word: &str| {
         if let Some(name) = word.strip_prefix("--") {
             return long(name);
         }
         match word.strip_prefix('-') {
-            Some(name) if SINGLE_DASH.contains(&program) => {
+            Some(name) if single_dash => {
                 let name = name.split('=').next().unwrap_or(name);
-                rows.iter().flat_map(|row| row.long).any(|long| *long == name)
+                rows.iter().flat_map(|row| &row.long).any(|long| *long == name)
             }
             Some(letters) => rows.iter().any(|row| letters.contains(|c| row.short.contains(c))),
             // `make SHELL=…`, and a toolchain for cargo.
             None => match program {
                 "make" | "gmake" | "just" => word.contains('='),
                 "cargo" => word.starts_with('+'),
-                _ => word.starts_with('@') && SINGLE_DASH.contains(&program),
+                _ => word.starts_with('@') && single_dash,
             },
         }
     };
-    // What follows `--` goes to the tests that cargo runs; elsewhere `--` could be the value of an option.
+    // Arguments after `--` go to the tests that cargo runs; elsewhere `--` could be the value of an option.
     let own = if program == "cargo" { words.iter().position(|word| word == "--") } else { None };
     words[..own.unwrap_or(words.len())].iter().map(String::as_str).find(|word| widens(word))
 }

@@ -1,19 +1,10 @@
-//! The rule that "always allow" would add: as narrow as can be, or none.
+//! The rule that "always allow" would add: as narrow as possible, or none.
 
 use super::glob::literal;
+use super::harmless_table::TABLE;
 use super::rule::{CommandEntry, Commands, Names, Options, RiskLimit, Rule, RuleAction, Rules};
 use super::{PolicyOutcome, ResolvedRequest, RiskAssessment, decide, launch};
 use intercom_types::{Risk, Time};
-
-/// Programs whose first argument says what they do, so that the rest may vary.
-const WITH_SUBCOMMANDS: &[(&str, &[&str])] = &[
-    ("cargo", &["build", "check", "test", "clippy", "fmt", "bench", "doc", "tree", "metadata", "nextest"]),
-    ("git", &["status", "diff", "log", "show", "blame", "ls-files", "rev-parse", "add"]),
-    ("go", &["build", "test", "vet", "fmt", "list"]),
-    ("npm", &["test", "run", "ls"]),
-    ("pnpm", &["test", "run", "ls"]),
-    ("yarn", &["test", "run"]),
-];
 
 /// For the same agent, workspace, tool and no higher risk; the very paths, and the command's program with its
 /// subcommand, or the very command if its arguments could mean anything.
@@ -41,7 +32,7 @@ pub fn proposal(request: &ResolvedRequest, assessment: &RiskAssessment) -> Resul
         rule.command = Some(Commands::Any(vec![CommandEntry::Words(words)]));
         rule.exact = exact;
     } else {
-        let tool = subject.tool.as_deref().ok_or("it is not known what the agent wants to do")?;
+        let tool = subject.tool.as_deref().ok_or("the tool is not known")?;
         let path = path.ok_or("there is nothing to match on")?;
         let path = match &path {
             Names::One(path) => path.clone(),
@@ -72,29 +63,27 @@ fn exact_paths(request: &ResolvedRequest) -> Result<Option<Names>, String> {
     })
 }
 
-/// The words for the rule, and whether they must be all.
+/// Returns the words for the rule, and whether it must be exact.
 fn leading_words(argv: &[String], risk: Risk) -> Result<(Vec<String>, bool), String> {
     let chain = launch::chain(argv)?;
     let words = launch::innermost(&chain, argv)?;
-    let subcommands =
-        WITH_SUBCOMMANDS.iter().find(|(program, _)| *program == words[0]).map(|(_, names)| *names);
-    let known = |word: &String| subcommands.is_some_and(|names| names.contains(&word.as_str()));
+    let known = |word: &String| TABLE.subcommands.get(&words[0]).is_some_and(|names| names.contains(word));
     let length = match words {
         _ if risk >= Risk::High => None,
-        // What `npm run` and `cargo nextest` do is in the word after.
+        // The action of `npm run` and `cargo nextest` is in the next word.
         [_, group, name, ..] if known(group) && matches!(group.as_str(), "run" | "nextest") => {
             (!name.starts_with('-')).then_some(3)
         }
         [_, name, ..] if known(name) => Some(2),
         _ => None,
     };
-    // Words that such a rule would not let through make the rule one for this very command.
+    // If such a rule would not allow these words, the rule is for exactly this command.
     let length =
         length.filter(|length| launch::allows(&words[..*length], false, Options::Known, words).is_ok());
     Ok((words[..length.unwrap_or(words.len())].to_vec(), length.is_none()))
 }
 
-/// A rule that would not have allowed this very request is none to propose.
+/// Checks that a rule would have allowed this request; otherwise it is not proposed.
 fn holds(rule: &Rule, request: &ResolvedRequest, assessment: &RiskAssessment) -> Result<(), String> {
     let now = Time::from_millis(0);
     let rules = Rules::compile(vec![rule.clone()], |_| now).map_err(|bad| bad.message)?;
@@ -102,6 +91,6 @@ fn holds(rule: &Rule, request: &ResolvedRequest, assessment: &RiskAssessment) ->
     if ruling.outcome == PolicyOutcome::Allow {
         Ok(())
     } else {
-        Err("no rule can be made that allows just this".to_owned())
+        Err("no rule can allow only this request".to_owned())
     }
 }

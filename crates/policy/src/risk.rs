@@ -1,4 +1,4 @@
-//! The risk of a request, as far as it shows. The agent's claim can raise the risk, never lower it.
+//! The risk of a request, as far as it can be computed. The agent's claim can raise the risk, never lower it.
 
 use super::contradiction::contradictions;
 use super::shell::effects::{self, FileEffect};
@@ -11,12 +11,12 @@ pub(super) mod places;
 
 use places::{is_system, looks_secret, runs_later};
 
-/// More reasons than this nobody reads.
+/// The maximum number of reasons shown.
 const MAX_REASONS: usize = 8;
 
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct RiskAssessment {
-    /// The higher of what we see and what the agent claims.
+    /// The higher of the computed risk and the agent's claim.
     pub risk: Risk,
     pub computed: Risk,
     /// Short, for people, contradictions first and then the gravest: `outside of the workspace: /etc/hosts`.
@@ -46,7 +46,7 @@ pub fn assess(request: &ResolvedRequest) -> RiskAssessment {
         location(request, place, reads, &mut found);
     }
     if let (Some(text), Some(script)) = (&subject.command, &request.script) {
-        // By either name of the workspace.
+        // The workspace before and after links are followed.
         let names = [&request.workspace, &subject.workspace];
         let names = names.into_iter().filter_map(|name| name.to_str()).filter(|name| name.len() > 1);
         let script = names.fold(script.clone(), |script, name| script.relative_to(name));
@@ -59,13 +59,13 @@ pub fn assess(request: &ResolvedRequest) -> RiskAssessment {
         found.add(Risk::High, "deletes the whole file");
     }
     if request.diff.as_ref().is_some_and(|diff| diff.unreadable) {
-        found.add(Risk::High, "which files the diff changes cannot be read from it");
+        found.add(Risk::High, "it is unclear which files the diff changes");
     }
     let known = subject.tool.is_some() || subject.command.is_some() || !request.places.is_empty();
     let computed = found.0.iter().map(|(risk, _)| *risk).max().unwrap_or(Risk::Low);
-    // With nothing to go by only the claim speaks, and a missing claim counts as high.
+    // Without any facts only the claim counts, and a missing claim counts as high.
     let claimed = subject.claimed.unwrap_or(if known { Risk::Low } else { Risk::of_claim(None) });
-    // People have to see contradictions, however much else there is.
+    // Contradictions come first, so that the limit never hides them.
     found.0.sort_by_key(|(risk, why)| (!contradictions.contains(why), std::cmp::Reverse(*risk)));
     let mut why: Vec<String> = Vec::new();
     for (risk, reason) in found.0 {
@@ -84,13 +84,13 @@ fn tool(request: &ResolvedRequest, found: &mut RiskFindings) {
         }
         Some("fetch") => found.add(Risk::Medium, "uses the network"),
         Some("move") => found.add(Risk::Medium, "moves files"),
-        // Editing what it was given to edit is what an agent is for.
+        // Editing files of the workspace is an agent's normal work.
         Some("edit" | "read" | "search" | "think" | "execute") | None => {}
         Some(_) => found.add(Risk::Medium, "does something of its own kind"),
     }
 }
 
-/// Nothing in the request does more than reading.
+/// Reports whether the request only reads.
 fn only_reads(request: &ResolvedRequest) -> bool {
     let subject = &request.subject;
     let called_reading = matches!(subject.tool.as_deref(), Some("read" | "search" | "think"));
@@ -107,12 +107,12 @@ fn only_reads(request: &ResolvedRequest) -> bool {
 fn location(request: &ResolvedRequest, place: &ResolvedPath, reads: bool, found: &mut RiskFindings) {
     let name = &place.written;
     if place.is_hidden() {
-        found.add(Risk::High, format!("characters that cannot be seen: {name:?}"));
+        found.add(Risk::High, format!("invisible characters: {name:?}"));
     }
     let Some(real) = &place.real else {
         return found.add(Risk::High, format!("cannot tell where it is: {name:?}"));
     };
-    // The workspace itself may stand below a directory of dots; only what is below it counts.
+    // The workspace itself may be below a dot directory; only the path below it counts.
     let below = real.strip_prefix(&request.workspace).unwrap_or(real);
     let secret = below.to_str().is_none_or(looks_secret) || looks_secret(name);
     if secret {
@@ -131,7 +131,7 @@ fn location(request: &ResolvedRequest, place: &ResolvedPath, reads: bool, found:
         found.add(Risk::Medium, format!("is a link: {name}"));
     }
     if place.has_parent_dir() {
-        found.add(Risk::Medium, format!("holds `..`: {name}"));
+        found.add(Risk::Medium, format!("contains `..`: {name}"));
     }
     let later = below.to_str().and_then(runs_later).filter(|_| !reads);
     if let Some(risk) = later {
@@ -145,7 +145,7 @@ fn location(request: &ResolvedRequest, place: &ResolvedPath, reads: bool, found:
     }
 }
 
-/// A unified diff whose new side is nothing.
+/// Reports whether a diff deletes a whole file.
 fn deletes_all(diff: &str) -> bool {
     diff.lines().any(|line| line.starts_with("deleted file mode") || line.trim_end() == "+++ /dev/null")
 }

@@ -6,7 +6,7 @@ use super::glob::Glob;
 use super::{TOOLS, launch, words};
 use intercom_types::{Risk, Time, parse_duration};
 
-/// One rule. Every criterion that is given must hold; a list is a list of alternatives.
+/// A rule. All given criteria must hold; a list is a list of alternatives.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Rule {
@@ -24,7 +24,7 @@ pub struct Rule {
     pub path: Option<Names>,
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub command: Option<Commands>,
-    /// The command must be these words and no more.
+    /// The command must consist of exactly these words.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub exact: bool,
     /// The words that may follow those of an allow rule. `"known"`, if not given: operands that stay inside
@@ -33,23 +33,23 @@ pub struct Rule {
     /// that no such list is ever complete.
     #[serde(default, skip_serializing_if = "Options::is_known")]
     pub options: Options,
-    /// Changed lines, at most. A request without a diff does not match.
+    /// The maximum number of changed lines. A request without a diff does not match.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub max_diff_lines: Option<usize>,
-    /// Not given: up to high for an allow rule, any risk for the others.
+    /// The risk. By default up to high for an allow rule, any risk for the others.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub risk: Option<RiskLimit>,
-    /// An RFC 3339 timestamp after which the rule is as if it were not there.
+    /// An RFC 3339 timestamp after which the rule is ignored.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub until: Option<String>,
-    /// The same, counted from when the rule was first seen in the configuration: `2h`.
+    /// The lifetime of the rule, counted from the time when it was first seen in the configuration: `2h`.
     #[serde(rename = "for", default, skip_serializing_if = "Option::is_none")]
     pub lasts: Option<String>,
     pub then: RuleAction,
-    /// Whom to ask; only with `then = "ask"`.
+    /// The people to ask; only with `then = "ask"`.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub ask: Option<Vec<String>>,
-    /// For people, and for the agent that is denied.
+    /// The reason, for people and for the agent that is denied.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub reason: Option<String>,
 }
@@ -84,13 +84,15 @@ impl Rule {
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
+#[derive(strum::Display)]
+#[strum(serialize_all = "snake_case")]
 pub enum RuleAction {
     Allow,
     Deny,
     Ask,
 }
 
-/// Which options may follow the words of an allow rule.
+/// The options that may follow the words of an allow rule.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Options {
@@ -103,16 +105,6 @@ impl Options {
     #[expect(clippy::trivially_copy_pass_by_ref, reason = "serde calls it with a reference")]
     fn is_known(&self) -> bool {
         *self == Self::Known
-    }
-}
-
-impl RuleAction {
-    pub const fn as_str(self) -> &'static str {
-        match self {
-            Self::Allow => "allow",
-            Self::Deny => "deny",
-            Self::Ask => "ask",
-        }
     }
 }
 
@@ -133,7 +125,7 @@ impl Names {
     }
 }
 
-/// A string is the highest risk the rule is for, a list the very risks.
+/// A string is the highest risk, a list the exact risks.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(untagged)]
 pub enum RiskLimit {
@@ -171,7 +163,7 @@ pub enum CommandEntry {
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 #[error("rule {}: {key}: {message}", .index + 1)]
 pub struct BadRule {
-    /// Counted from 0.
+    /// The index of the rule, counted from 0.
     pub index: usize,
     pub key: &'static str,
     pub message: String,
@@ -198,8 +190,8 @@ pub(super) struct PathGlob {
 }
 
 impl Rules {
-    /// Checks every rule; what could never mean anything is refused instead of never matching. `first_seen` tells since
-    /// when a rule with `for` has been there.
+    /// Compiles rules. A rule that could never match is an error. `first_seen` returns the time since when a rule with
+    /// `for` has existed.
     pub fn compile(rules: Vec<Rule>, first_seen: impl Fn(&Rule) -> Time) -> Result<Self, BadRule> {
         let compile = |(index, rule): (usize, Rule)| {
             let since = first_seen(&rule);
@@ -208,7 +200,7 @@ impl Rules {
         rules.into_iter().enumerate().map(compile).collect::<Result<_, _>>().map(Self)
     }
 
-    /// When each rule ends, in their order; `None` for those without an end.
+    /// Returns the end of each rule, in order; `None` for those without an end.
     pub fn ends(&self) -> impl Iterator<Item = Option<Time>> {
         self.0.iter().map(|compiled| compiled.ends)
     }
@@ -235,15 +227,15 @@ fn compile(index: usize, rule: Rule, first_seen: Time) -> Result<CompiledRule, R
         }
     }
     if let Some(tool) = rule.tool.iter().flat_map(Names::all).find(|tool| !TOOLS.contains(&tool.as_str())) {
-        return Err(("tool", format!("`{tool}` is none of {}", TOOLS.join(", "))));
+        return Err(("tool", format!("`{tool}` is not one of {}", TOOLS.join(", "))));
     }
     if matches!(&rule.risk, Some(RiskLimit::Exactly(risks)) if risks.is_empty()) {
         return Err(bad("risk", "is empty"));
     }
     match &rule.ask {
-        Some(_) if rule.then != RuleAction::Ask => return Err(bad("ask", "goes with `then = \"ask\"` only")),
+        Some(_) if rule.then != RuleAction::Ask => return Err(bad("ask", "requires `then = \"ask\"`")),
         Some(whom) if whom.is_empty() || whom.iter().any(|name| name.trim().is_empty()) => {
-            return Err(bad("ask", "names nobody"));
+            return Err(bad("ask", "names no person or role"));
         }
         Some(whom) => {
             let roles = whom.iter().filter_map(|name| name.strip_prefix('@'));
@@ -265,12 +257,12 @@ fn compile(index: usize, rule: Rule, first_seen: Time) -> Result<CompiledRule, R
         rule.path.as_ref().map(|globs| globs.all().iter().map(path).collect::<Result<_, _>>()).transpose();
     let commands = rule.command.as_ref().map(|commands| prefixes(commands, rule.then)).transpose();
     if rule.exact && rule.command.is_none() {
-        return Err(bad("exact", "goes with `command` only"));
+        return Err(bad("exact", "requires `command`"));
     }
     if rule.options == Options::Any
         && (rule.command.is_none() || rule.exact || rule.then != RuleAction::Allow)
     {
-        return Err(bad("options", "goes with `command` of an allow rule without `exact` only"));
+        return Err(bad("options", "is possible only for an allow rule with `command` and without `exact`"));
     }
     Ok(CompiledRule {
         name: rule.name.clone().unwrap_or_else(|| format!("rule {}", index + 1)),
@@ -282,11 +274,11 @@ fn compile(index: usize, rule: Rule, first_seen: Time) -> Result<CompiledRule, R
     })
 }
 
-/// When the rule ends; the earlier of the two ways to say it.
+/// Returns the end of the rule: the earlier of `until` and `for`.
 fn ends(rule: &Rule, first_seen: Time) -> Result<Option<Time>, RuleFault> {
     let until = match &rule.until {
         Some(text) => {
-            let message = "is no RFC 3339 timestamp such as 2026-03-01T18:00:00Z";
+            let message = "is not an RFC 3339 timestamp such as 2026-03-01T18:00:00Z";
             Some(Time::parse(text).ok_or(("until", message.to_owned()))?)
         }
         None => None,
@@ -294,7 +286,7 @@ fn ends(rule: &Rule, first_seen: Time) -> Result<Option<Time>, RuleFault> {
     let lasts = match &rule.lasts {
         Some(text) => {
             let duration =
-                parse_duration(text).ok_or(("for", "is no duration such as 2h or 30d".to_owned()))?;
+                parse_duration(text).ok_or(("for", "is not a duration such as 2h or 30d".to_owned()))?;
             Some(first_seen.plus(duration))
         }
         None => None,

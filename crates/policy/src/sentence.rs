@@ -1,8 +1,8 @@
-//! A rule as people read it.
+//! Rules as sentences for people.
 
 use super::rule::{CommandEntry, Commands, Names, Options, RiskLimit, Rule, RuleAction};
 
-/// A rule in words.
+/// Describes a rule in a sentence.
 pub fn sentence(rule: &Rule) -> String {
     let names = |names: &Names| match names {
         Names::One(name) => name.clone(),
@@ -29,7 +29,7 @@ pub fn sentence(rule: &Rule) -> String {
     let what =
         if parts.is_empty() { "everything".to_owned() } else { format!("requests {}", parts.join(", ")) };
     let verb = match rule.then {
-        then @ (RuleAction::Allow | RuleAction::Deny) => then.as_str().to_owned(),
+        then @ (RuleAction::Allow | RuleAction::Deny) => then.to_string(),
         RuleAction::Ask => match &rule.ask {
             Some(whom) => format!("ask {} about", whom.join(" or ")),
             None => "ask about".to_owned(),

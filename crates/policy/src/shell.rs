@@ -1,4 +1,4 @@
-//! Every simple command inside a shell text, as deny and ask rules and the assessment of risk look at it.
+//! The parser of shell text: finds every simple command, for deny and ask rules and the assessment of risk.
 //!
 //! ```text
 //!  text ──reader──► words, redirections ──inside──► commands, and the texts that they hand on (read the same way)
@@ -31,14 +31,14 @@ use context::ScriptContext;
 use reader::ShellReader;
 pub(super) use word::ShellWord;
 
-/// Words of a program that runs others that may be what it runs, at most.
+/// The maximum number of words after a program that runs others that may start what it runs.
 const MAX_VIEWS: usize = 256;
 
-/// All that a text runs, as far as it can be read.
+/// Everything that a text runs, as far as it is readable.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub(super) struct ShellScript {
     pub(super) commands: Vec<SimpleCommand>,
-    /// Something in it is decided only when it runs, or cannot be read.
+    /// A part of it is decided only at run time, or is unreadable.
     pub(super) opaque: bool,
     /// The first reason why it is unreadable.
     pub(super) reason: Option<&'static str>,
@@ -48,20 +48,20 @@ pub(super) struct ShellScript {
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub(super) struct SimpleCommand {
     pub(super) words: Vec<ShellWord>,
-    /// Files that the shell opens for it to write.
+    /// Files that the shell opens for writing.
     pub(super) writes: Vec<String>,
-    /// Files that the shell opens for it to read.
+    /// Files that the shell opens for reading.
     pub(super) reads: Vec<String>,
     /// Text that the shell sends it: here-documents and here-strings.
     pub(super) input: Option<String>,
-    /// Something in a here-string is expanded.
+    /// A here-string contains an expansion.
     expands_input: bool,
-    /// Reads what another command writes.
+    /// Its input is another command's output.
     pub(super) piped: bool,
 }
 
 impl ShellScript {
-    /// The same with the paths below `directory` made relative to it.
+    /// Returns the command with paths below `directory` made relative to it.
     pub(super) fn relative_to(&self, directory: &str) -> Self {
         let mut script = self.clone();
         for simple in &mut script.commands {
@@ -77,7 +77,7 @@ impl ShellScript {
         script
     }
 
-    /// The file names of all programs that the text may run, in the order of the text.
+    /// Returns the file names of all programs that the text may run, in the order of the text.
     pub(super) fn programs(&self) -> Vec<String> {
         let views = self.commands.iter().flat_map(SimpleCommand::views);
         let mut seen = HashSet::new();
@@ -93,8 +93,8 @@ impl ShellScript {
 }
 
 impl SimpleCommand {
-    /// The command without assignments, and whatever it runs in turn. Of a program that runs others any tail may be
-    /// what it runs: its options need not be known.
+    /// Returns the command without assignments, and the commands that it runs. For a program that runs others, any tail
+    /// may be such a command: its options need not be known.
     pub(super) fn views(&self) -> Vec<&[ShellWord]> {
         let lead = self.words.iter().take_while(|word| is_assignment(&word.text)).count();
         let mut views = vec![&self.words[lead..]];
@@ -127,7 +127,7 @@ pub(super) fn read(text: &str) -> ShellScript {
     context.finish()
 }
 
-/// Reads a text that stands within another.
+/// Reads a text within another.
 fn read_into(text: &str, depth: usize, context: &mut ScriptContext) {
     let chars: Vec<char> = text.chars().collect();
     if context.admits(chars.len(), depth) {
@@ -140,7 +140,7 @@ pub(super) fn is_assignment(word: &str) -> bool {
     word.contains('=') && is_name(name)
 }
 
-/// Tells whether the text is the name of a shell variable.
+/// Reports whether the text is the name of a shell variable.
 fn is_name(text: &str) -> bool {
     text.starts_with(|c: char| c.is_ascii_alphabetic() || c == '_')
         && text.chars().all(|c| c.is_ascii_alphanumeric() || c == '_')

@@ -1,17 +1,17 @@
-//! The words of a shell command that holds nothing but words. Whatever a POSIX shell, bash or zsh could read as
-//! anything else is refused, with the reason: this is what an allow rule is matched against.
+//! The words of a shell command that consists only of words. Everything that a POSIX shell, bash or zsh could read in
+//! another way is refused, with a reason: allow rules are matched against these words.
 
-/// Longer commands are read by nobody and allowed by no rule.
+/// The maximum length; longer commands are not allowed by any rule.
 pub(super) const MAX_BYTES: usize = 64 * 1024;
 pub(super) const MAX_WORDS: usize = 1000;
 
-/// The words, after quoting; all quoting must be of the literal kind.
+/// Parses a command into words. Quotes must be literal.
 pub(super) fn plain(text: &str) -> Result<Vec<String>, String> {
     if text.len() > MAX_BYTES {
         return Err("the command is too long".to_owned());
     }
     if let Some(c) = hidden(text) {
-        return Err(format!("the command holds the character U+{:04X}", u32::from(c)));
+        return Err(format!("the command contains the character U+{:04X}", u32::from(c)));
     }
     let words =
         PlainWordReader { rest: text.chars().collect::<Vec<_>>().as_slice(), word: None, words: Vec::new() }
@@ -26,7 +26,7 @@ pub(super) fn plain(text: &str) -> Result<Vec<String>, String> {
 
 struct PlainWordReader<'a> {
     rest: &'a [char],
-    /// The word being read; an empty one is a word too if it was quoted.
+    /// The current word; an empty one counts if it was quoted.
     word: Option<String>,
     words: Vec<String>,
 }
@@ -40,18 +40,18 @@ impl PlainWordReader<'_> {
                 '"' => self.double()?,
                 '\\' => match self.next() {
                     Some(c) if c.is_ascii() => self.push(c),
-                    _ => return Err("a backslash before nothing".to_owned()),
+                    _ => return Err("a backslash at the end".to_owned()),
                 },
                 c if self.is_literal(c) => self.push(c),
-                c => return Err(format!("`{c}` means something to a shell")),
+                c => return Err(format!("`{c}` is special to a shell")),
             }
         }
         self.words.extend(self.word.take());
         Ok(self.words)
     }
 
-    /// Checks for a character that means itself outside of quotes. Beyond ASCII none does: the blanks there
-    /// depend on the locale.
+    /// Reports whether a character is literal outside of quotes. Beyond ASCII none is: blanks there depend on the
+    /// locale.
     fn is_literal(&self, c: char) -> bool {
         let before = self.word.as_ref().and_then(|word| word.chars().next_back());
         match c {
@@ -69,7 +69,7 @@ impl PlainWordReader<'_> {
         loop {
             match self.next() {
                 Some('\'') => return Ok(()),
-                // To fish, and to nobody else, the quote goes on.
+                // For fish, unlike for other shells, the quote continues.
                 Some('\\') if self.rest.first() == Some(&'\'') => {
                     return Err("a backslash before a single quote".to_owned());
                 }
@@ -92,7 +92,7 @@ impl PlainWordReader<'_> {
                         self.push(c);
                     }
                 },
-                Some(c @ ('$' | '`' | '!')) => return Err(format!("`{c}` means something to a shell")),
+                Some(c @ ('$' | '`' | '!')) => return Err(format!("`{c}` is special to a shell")),
                 Some(c) => self.push(c),
                 None => return Err("a quote is not closed".to_owned()),
             }
@@ -110,8 +110,8 @@ impl PlainWordReader<'_> {
     }
 }
 
-/// The first character that people cannot see or that turns the text around: controls (newlines too, a tab not),
-/// blanks beyond ASCII, zero widths, bidi marks, variation selectors, tags, private use.
+/// Returns the first character that is invisible or reverses the text: controls (newlines too, tabs not), blanks beyond
+/// ASCII, zero widths, bidi marks, variation selectors, tags, private use.
 pub(super) fn hidden(text: &str) -> Option<char> {
     text.chars().find(|c| match u32::from(*c) {
         0x09 | 0x20 => false,

@@ -1,39 +1,40 @@
-//! Names that look secret, and what is assigned to them: `KEY=value`, `key: "value"`, `'key' => 'value'`,
-//! `--flag value`, `Authorization: Bearer value`.
+//! Assignments to secret-looking names: `KEY=value`, `key: "value"`, `'key' => 'value'`, `--flag value`,
+//! `Authorization: Bearer value`.
 
-use super::keys::{self, SecretClass};
+use super::keys;
 use super::values::{self, ValuePlace};
+use super::words::SecretClass;
 use super::{SecretSpan, formats, is_blank, is_escape, is_quote, is_word, skip};
 
-/// A value without quotes is judged by so much of it; only one that is hidden is read to its end.
+/// The length of an unquoted value that is examined; only a secret is read to its end.
 const LOOK: usize = 96;
-/// An option belongs to a program whose name is this near.
+/// The maximum distance of an option from its program.
 const COMMAND: usize = 512;
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-enum AssignOperator {
+pub(super) enum AssignOperator {
     /// `=` without blanks around it.
     Tight,
     Equals,
     Colon,
     /// `=>`; only for quoted values.
     Arrow,
-    /// Behind a quoted name; only for quoted values, and those that look it.
+    /// After a quoted name; only for values that are, or look, quoted.
     Comma,
-    /// Blanks, behind a flag.
+    /// Blanks, after a flag.
     Blank,
 }
 
 /// A name that was found, and where its value begins.
-struct AssignedName<'a> {
-    text: &'a str,
-    start: usize,
-    flag: bool,
-    operator: AssignOperator,
-    value: usize,
+pub(super) struct AssignedName<'a> {
+    pub(super) text: &'a str,
+    pub(super) start: usize,
+    pub(super) flag: bool,
+    pub(super) operator: AssignOperator,
+    pub(super) value: usize,
 }
 
-/// Reads the word at `at`; says where it ends, and which secret is assigned to it.
+/// Reads the word at `at`; returns its end, and the secret that is assigned to it.
 pub(super) fn at(text: &str, at: usize) -> (usize, Option<SecretSpan>) {
     let bytes = text.as_bytes();
     let end = skip(bytes, at, is_word);
@@ -42,7 +43,7 @@ pub(super) fn at(text: &str, at: usize) -> (usize, Option<SecretSpan>) {
     {
         return (end, Some(span));
     }
-    let Some(name) = name(text, at, end) else { return (end, None) };
+    let Some(name) = named(text, at, end) else { return (end, None) };
     if name.text.eq_ignore_ascii_case("bearer") {
         return (end, bearer(text, &name));
     }
@@ -55,7 +56,7 @@ pub(super) fn at(text: &str, at: usize) -> (usize, Option<SecretSpan>) {
     (end, span)
 }
 
-/// The password of `curl -u user:password`. The same option of other programs takes other things.
+/// Finds the password of `curl -u user:password`. In other programs, the same option has another meaning.
 fn login(text: &str, at: usize, end: usize) -> Option<SecretSpan> {
     let bytes = text.as_bytes();
     let word = &text[at..end];
@@ -69,7 +70,7 @@ fn login(text: &str, at: usize, end: usize) -> Option<SecretSpan> {
     };
     let before = &bytes[at.saturating_sub(COMMAND)..at];
     memchr::memmem::find(before, b"curl")?;
-    // Nobody types a longer one, and the same text is not looked at for every option before it.
+    // Real ones are shorter, and the bound keeps the scan linear if many options precede the same text.
     let near = &text[..text.floor_char_boundary(start.saturating_add(COMMAND))];
     let quoted = quotes(near.as_bytes(), start).map(|(start, end, _)| (start, end));
     let (start, end) = quoted.unwrap_or_else(|| (start, start + unquoted(near, start, COMMAND).len()));
@@ -82,17 +83,18 @@ fn login(text: &str, at: usize, end: usize) -> Option<SecretSpan> {
     Some(span(bytes, password, end, "password"))
 }
 
-/// The colon behind the user. That of a mark is none: an earlier look has put the mark there.
+/// Finds the colon after the user. The colon of a mark does not count: an earlier pass has put the mark there.
 fn separator(login: &str) -> Option<usize> {
     let mark = super::MARK.trim_end();
     login.match_indices(':').map(|(at, _)| at).find(|at| !login[..=*at].ends_with(mark))
 }
 
 /// The word as a name, if something is assigned to it.
-fn name(text: &str, at: usize, end: usize) -> Option<AssignedName<'_>> {
+pub(super) fn named(text: &str, at: usize, end: usize) -> Option<AssignedName<'_>> {
     let bytes = text.as_bytes();
     let mut start = at;
-    // The letter of `\n` does not belong to the word behind it.
+    // The letter of `
+    // ` does not belong to the word after it.
     if at > 0 && bytes[at - 1] == b'\\' && matches!(bytes[at], b'n' | b'r' | b't') {
         start += 1;
     }
@@ -131,10 +133,10 @@ fn name(text: &str, at: usize, end: usize) -> Option<AssignedName<'_>> {
 }
 
 /// The secret that a name of any other class is given.
-fn assigned(text: &str, name: &AssignedName<'_>, class: SecretClass) -> Option<SecretSpan> {
+pub(super) fn assigned(text: &str, name: &AssignedName<'_>, class: SecretClass) -> Option<SecretSpan> {
     let bytes = text.as_bytes();
     if bytes[name.value.min(bytes.len())..].starts_with(b"-----BEGIN") {
-        return None; // for `pem`
+        return None; // left to `pem`
     }
     let sure = name.operator != AssignOperator::Comma || class == SecretClass::Address;
     let class = if sure { class } else { SecretClass::Maybe(class.sort()) };
@@ -144,7 +146,7 @@ fn assigned(text: &str, name: &AssignedName<'_>, class: SecretClass) -> Option<S
     if matches!(name.operator, AssignOperator::Arrow | AssignOperator::Comma) {
         return None;
     }
-    // A quote that is never closed was cut off.
+    // The text was cut off before the closing quote.
     let slashes = skip(bytes, name.value, |byte| byte == b'\\');
     let cut = bytes.get(slashes).is_some_and(|&byte| is_quote(byte));
     let start = if cut { slashes + 1 } else { name.value };
@@ -160,16 +162,17 @@ fn assigned(text: &str, name: &AssignedName<'_>, class: SecretClass) -> Option<S
     typed(text, name, class)
 }
 
-/// The value between the quotes that begin at `at`: `Some(None)` if it is to be shown, `None` if there are no quotes.
+/// Reads the value between the quotes that begin at `at`: `Some(None)` if it is not a secret, `None` if there are no
+/// quotes.
 #[expect(clippy::option_option, reason = "no quotes is another thing than nothing to hide")]
-fn quoted(text: &str, at: usize, name: &str, class: SecretClass) -> Option<Option<SecretSpan>> {
+pub(super) fn quoted(text: &str, at: usize, name: &str, class: SecretClass) -> Option<Option<SecretSpan>> {
     let bytes = text.as_bytes();
     let (start, end, quote) = quotes(bytes, at)?;
     let value = &text[start..end];
     if value.starts_with("-----BEGIN") {
         return Some(None);
     }
-    // A template is code: `f"{token}"`, `$"{token}"`, `` `${token}` ``.
+    // A template literal is code: `f"{token}"`, `$"{token}"`, `` `${token}` ``.
     let template = quote == b'`' && value.contains("${")
         || matches!(bytes[at], b'f' | b'F' | b'$') && value.contains('{') && value.contains('}');
     let place = ValuePlace::Quoted { expands: quote != b'\'' };
@@ -177,8 +180,8 @@ fn quoted(text: &str, at: usize, name: &str, class: SecretClass) -> Option<Optio
     Some(hides.then(|| span(bytes, start, end, class.sort())))
 }
 
-/// Finds the text between the quotes that begin at `at`, and the kind of quote. The quotes may carry a letter
-/// or two in front, and backslashes if they stand in a string themselves.
+/// Finds the text between the quotes that begin at `at`, and the kind of quote. A letter or two may precede the quotes,
+/// and backslashes if they are in a string themselves.
 fn quotes(bytes: &[u8], at: usize) -> Option<(usize, usize, u8)> {
     let near = &bytes[..bytes.len().min(at + 3)];
     let letters =
@@ -203,7 +206,7 @@ fn quotes(bytes: &[u8], at: usize) -> Option<(usize, usize, u8)> {
 
 /// Returns the text at `at` up to a blank, a quote or the end of the line, without punctuation that closes a
 /// list or a sentence; at most `most` bytes of it.
-fn unquoted(text: &str, at: usize, most: usize) -> &str {
+pub(super) fn unquoted(text: &str, at: usize, most: usize) -> &str {
     let bytes = text.as_bytes();
     let ends = |index: &usize| {
         bytes[*index].is_ascii_whitespace() || is_quote(bytes[*index]) || is_escape(bytes, *index)
@@ -217,11 +220,11 @@ fn unquoted(text: &str, at: usize, most: usize) -> &str {
     for _ in 0..3 {
         short = short.strip_suffix(closed).unwrap_or(short);
     }
-    // `get()` and `[u8]` stay whole.
+    // `get()` and `[u8]` stay complete.
     if short.contains(['(', '[', '{']) { value } else { short }
 }
 
-/// `token: &str = "value"`: behind a type.
+/// Reads a value after a type: `token: &str = "value"`.
 fn typed(text: &str, name: &AssignedName<'_>, class: SecretClass) -> Option<SecretSpan> {
     let bytes = text.as_bytes();
     if name.operator != AssignOperator::Colon {
@@ -237,7 +240,7 @@ fn typed(text: &str, name: &AssignedName<'_>, class: SecretClass) -> Option<Secr
     quoted(text, value, name.text, class).flatten()
 }
 
-/// Returns the surroundings of a value without quotes.
+/// Returns the place of an unquoted value.
 fn place(text: &str, name: &AssignedName<'_>, end: usize) -> ValuePlace {
     let bytes = text.as_bytes();
     let before = &text[..name.start];
@@ -256,8 +259,8 @@ fn place(text: &str, name: &AssignedName<'_>, end: usize) -> ValuePlace {
     }
 }
 
-/// Checks that only the marks of a diff or a list and at most `indent` blanks stand before this in its line,
-/// or in the string that it begins.
+/// Checks that only the marks of a diff or a list and at most `indent` blanks precede this in its line, or in the
+/// string that it begins.
 fn begins_line(before: &str, indent: usize) -> bool {
     let before = before.as_bytes();
     let most = before.len().saturating_sub(indent);
@@ -268,8 +271,8 @@ fn begins_line(before: &str, indent: usize) -> bool {
     }
 }
 
-/// The rest of a header: what is between its own quotes, or up to a quote or the end of the line. Of what is longer
-/// than `most`, the beginning.
+/// Returns the rest of a header: the text between its own quotes, or up to a quote or the end of the line; at most
+/// `most` bytes.
 fn header<'a>(text: &'a str, name: &AssignedName<'_>, most: usize) -> (usize, &'a str) {
     let bytes = text.as_bytes();
     if let Some((start, end, _)) = quotes(bytes, name.value) {
@@ -284,7 +287,7 @@ fn header<'a>(text: &'a str, name: &AssignedName<'_>, most: usize) -> (usize, &'
     (start, text[start..end].trim_end())
 }
 
-/// `Authorization: <scheme> <what it takes>`: the scheme stays.
+/// Reads `Authorization: <scheme> <credentials>`: the scheme stays visible.
 fn authorization(text: &str, name: &AssignedName<'_>) -> Option<SecretSpan> {
     let (start, value) = header(text, name, LOOK);
     let class = SecretClass::Authorization;
@@ -310,7 +313,7 @@ fn authorization(text: &str, name: &AssignedName<'_>) -> Option<SecretSpan> {
     Some(span(text.as_bytes(), begin, begin + rest.len(), class.sort()))
 }
 
-/// `Bearer <token>` without a header's name.
+/// Reads `Bearer <token>` without a header's name.
 fn bearer(text: &str, name: &AssignedName<'_>) -> Option<SecretSpan> {
     let value = unquoted(text, name.value, LOOK);
     let has = |of: fn(&u8) -> bool| value.bytes().any(|byte| of(&byte));
@@ -335,7 +338,7 @@ fn is_credential(value: &str) -> bool {
         && !values::is_placeholder(value)
 }
 
-/// `Cookie: name=value; …`: all of it.
+/// Reads `Cookie: name=value; …` completely.
 fn cookie(text: &str, name: &AssignedName<'_>) -> Option<SecretSpan> {
     let (start, value) = header(text, name, LOOK);
     let quoted = start > name.value;
@@ -346,7 +349,7 @@ fn cookie(text: &str, name: &AssignedName<'_>) -> Option<SecretSpan> {
     Some(span(text.as_bytes(), start, start + value.len(), "cookie"))
 }
 
-/// `name=value` first.
+/// Reports whether a value begins with `name=value`.
 pub(super) fn is_cookie(value: &str) -> bool {
     let Some((key, content)) = value.split_once('=') else { return false };
     let content = content.split(';').next().unwrap_or_default();

@@ -1,98 +1,94 @@
 //! Tokens that are known by their look, wherever they stand.
 
+use std::cmp::Reverse;
+use std::sync::LazyLock;
+
+use serde::Deserialize;
+
 use super::{SecretSpan, is_word, skip};
 
 /// The number of bytes examined to recognise a token.
 const LOOK: usize = 64;
 
+/// A table of `formats.toml`, which says what the keys mean.
+#[derive(Deserialize)]
+#[serde(deny_unknown_fields)]
 struct TokenFormat {
-    prefix: &'static str,
-    sort: &'static str,
-    /// The bytes that may follow the prefix, and the least number of them.
-    body: fn(u8) -> bool,
+    sort: String,
+    prefixes: Vec<String>,
+    body: TokenBytes,
     least: usize,
-    /// Not inside of a word: the prefix alone is too common.
-    whole_word: bool,
+    #[serde(default)]
+    alone: bool,
+    #[serde(default)]
+    exact: bool,
 }
 
-const fn format(prefix: &'static str, sort: &'static str, body: fn(u8) -> bool, least: usize) -> TokenFormat {
-    TokenFormat { prefix, sort, body, least, whole_word: false }
+#[derive(Deserialize)]
+#[serde(deny_unknown_fields)]
+struct FormatsFile {
+    format: Vec<TokenFormat>,
 }
 
-const fn whole_word_format(
-    prefix: &'static str,
-    sort: &'static str,
-    body: fn(u8) -> bool,
-    least: usize,
-) -> TokenFormat {
-    TokenFormat { prefix, sort, body, least, whole_word: true }
+#[derive(Clone, Copy, Deserialize)]
+#[serde(rename_all = "snake_case")]
+enum TokenBytes {
+    Letters,
+    Upper,
+    Snake,
+    Kebab,
+    Dotted,
+    Slashed,
+    Base64,
 }
 
-/// Longer prefixes before shorter ones that they begin with.
-const FORMATS: &[TokenFormat] = &[
-    format("ghp_", "GitHub token", snake, 20),
-    format("gho_", "GitHub token", snake, 20),
-    format("ghu_", "GitHub token", snake, 20),
-    format("ghs_", "GitHub token", snake, 20),
-    format("ghr_", "GitHub token", snake, 20),
-    format("github_pat_", "GitHub token", snake, 20),
-    format("glpat-", "GitLab token", dotted, 16),
-    format("gldt-", "GitLab token", dotted, 16),
-    format("glrt-", "GitLab token", dotted, 16),
-    format("glsa_", "Grafana token", snake, 20),
-    format("xoxa-", "Slack token", kebab, 10),
-    format("xoxb-", "Slack token", kebab, 10),
-    format("xoxe-", "Slack token", kebab, 10),
-    format("xoxp-", "Slack token", kebab, 10),
-    format("xoxr-", "Slack token", kebab, 10),
-    format("xoxs-", "Slack token", kebab, 10),
-    format("xoxe.xox", "Slack token", dotted, 10),
-    format("xapp-", "Slack token", kebab, 10),
-    format("hooks.slack.com/services/", "Slack webhook", slashed, 20),
-    format("sk-ant-", "Anthropic key", kebab, 16),
-    format("sk-proj-", "OpenAI key", kebab, 16),
-    format("sk-svcacct-", "OpenAI key", kebab, 16),
-    format("sk-admin-", "OpenAI key", kebab, 16),
-    format("sk-or-v1-", "OpenRouter key", kebab, 16),
-    whole_word_format("sk-", "OpenAI key", letters, 20),
-    format("AIza", "Google key", kebab, 35),
-    format("GOCSPX-", "Google key", kebab, 20),
-    whole_word_format("ya29.", "Google token", kebab, 20),
-    whole_word_format("AKIA", "AWS key id", upper, 16),
-    whole_word_format("ASIA", "AWS key id", upper, 16),
-    format("sk_live_", "Stripe key", letters, 12),
-    format("rk_live_", "Stripe key", letters, 12),
-    format("sk_test_", "Stripe key", letters, 12),
-    format("rk_test_", "Stripe key", letters, 12),
-    format("whsec_", "Stripe key", base64, 20),
-    format("npm_", "npm token", letters, 30),
-    format("pypi-", "PyPI token", kebab, 40),
-    format("hf_", "Hugging Face token", letters, 30),
-    format("dop_v1_", "DigitalOcean token", letters, 40),
-    format("shpat_", "Shopify token", letters, 30),
-    format("dckr_pat_", "Docker token", kebab, 20),
-    format("lin_api_", "Linear key", letters, 30),
-    format("tskey-", "Tailscale key", kebab, 20),
-    whole_word_format("hvs.", "Vault token", kebab, 20),
-    format("AGE-SECRET-KEY-1", "age key", upper, 40),
-];
-
-/// For each of the first three bytes of a text, a bit for each format that has it there.
-static BEGINS: [[u64; 256]; 3] = begins();
-
-const fn begins() -> [[u64; 256]; 3] {
-    let mut begins = [[0; 256]; 3];
-    let mut index = 0;
-    while index < FORMATS.len() {
-        let mut place = 0;
-        while place < 3 {
-            begins[place][FORMATS[index].prefix.as_bytes()[place] as usize] |= 1 << index;
-            place += 1;
+impl TokenBytes {
+    fn bytes(self) -> fn(u8) -> bool {
+        match self {
+            Self::Letters => letters,
+            Self::Upper => upper,
+            Self::Snake => snake,
+            Self::Kebab => kebab,
+            Self::Dotted => dotted,
+            Self::Slashed => slashed,
+            Self::Base64 => base64,
         }
-        index += 1;
     }
-    begins
 }
+
+struct KnownPrefix {
+    prefix: &'static str,
+    body: fn(u8) -> bool,
+    format: &'static TokenFormat,
+}
+
+/// The prefixes, made for the search at every byte of every text.
+struct PrefixIndex {
+    /// Longer prefixes before shorter ones that they begin with.
+    prefixes: Vec<KnownPrefix>,
+    /// For each of the first three bytes of a text, a bit for each prefix that has it there.
+    begins: [[u64; 256]; 3],
+}
+
+static FORMATS: LazyLock<Vec<TokenFormat>> = LazyLock::new(|| {
+    let file: Result<FormatsFile, _> = toml::from_str(include_str!("formats.toml"));
+    file.expect("the table is part of the program, and tested").format
+});
+
+static INDEX: LazyLock<PrefixIndex> = LazyLock::new(|| {
+    let of_format = |format: &'static TokenFormat| {
+        format.prefixes.iter().map(move |prefix| KnownPrefix { prefix, body: format.body.bytes(), format })
+    };
+    let mut prefixes: Vec<KnownPrefix> = FORMATS.iter().flat_map(of_format).collect();
+    prefixes.sort_by_key(|known| Reverse(known.prefix.len()));
+    let mut begins = [[0; 256]; 3];
+    for (index, known) in prefixes.iter().enumerate() {
+        for (begins, byte) in begins.iter_mut().zip(known.prefix.bytes()) {
+            begins[usize::from(byte)] |= 1 << index;
+        }
+    }
+    PrefixIndex { prefixes, begins }
+});
 
 const OURS: &str = "intercom_";
 const JWT: &str = "eyJ";
@@ -125,20 +121,24 @@ fn base64(byte: u8) -> bool {
     kebab(byte) || matches!(byte, b'+' | b'/' | b'=')
 }
 
-#[derive(Debug, Default)]
 pub(super) struct TokenFinder {
+    index: &'static PrefixIndex,
     /// Before this, no JSON web token begins: the run of letters up to there was seen to end as none.
     no_jwt: usize,
 }
 
 impl TokenFinder {
+    pub(super) fn new() -> Self {
+        Self { index: &INDEX, no_jwt: 0 }
+    }
+
     /// The token that begins at `at`.
     pub(super) fn at(&mut self, bytes: &[u8], at: usize) -> Option<SecretSpan> {
         let rest = &bytes[at..];
         match rest[0] {
             b'e' if at >= self.no_jwt && rest.starts_with(JWT.as_bytes()) => self.jwt(bytes, at),
             b'i' if rest.starts_with(OURS.as_bytes()) => intercom_token(bytes, at),
-            _ => known(bytes, at),
+            _ => self.index.find(bytes, at),
         }
     }
 
@@ -156,7 +156,7 @@ impl TokenFinder {
 
 /// The sort of the token that begins a value.
 pub(super) fn sort(bytes: &[u8], at: usize) -> Option<&'static str> {
-    (at < bytes.len()).then(|| TokenFinder::default().at(bytes, at)).flatten().map(|span| span.sort)
+    (at < bytes.len()).then(|| TokenFinder::new().at(bytes, at)).flatten().map(|span| span.sort)
 }
 
 /// `intercom_<id>_<secret>`.
@@ -172,34 +172,34 @@ fn intercom_token(bytes: &[u8], at: usize) -> Option<SecretSpan> {
     (is_hex && end - secret > 16).then_some(SecretSpan { start: at, end, sort: "intercom token" })
 }
 
-fn known(bytes: &[u8], at: usize) -> Option<SecretSpan> {
-    let rest = &bytes[at..];
-    let is_it = |format: &TokenFormat| rest.starts_with(format.prefix.as_bytes());
-    let &[first, second, third, ..] = rest else { return None };
-    let begin = |place: usize, byte: u8| BEGINS[place][usize::from(byte)];
-    let mut may = begin(0, first) & begin(1, second) & begin(2, third);
-    let format = loop {
-        let format = FORMATS.get(may.trailing_zeros() as usize)?;
-        if is_it(format) {
-            break format;
+impl PrefixIndex {
+    fn find(&self, bytes: &[u8], at: usize) -> Option<SecretSpan> {
+        let rest = &bytes[at..];
+        let &[first, second, third, ..] = rest else { return None };
+        let begin = |place: usize, byte: u8| self.begins[place][usize::from(byte)];
+        let mut may = begin(0, first) & begin(1, second) & begin(2, third);
+        let KnownPrefix { prefix, body: is_body, format } = loop {
+            let known = self.prefixes.get(may.trailing_zeros() as usize)?;
+            if rest.starts_with(known.prefix.as_bytes()) {
+                break known;
+            }
+            may &= may - 1;
+        };
+        let body = at + prefix.len();
+        let look = &bytes[body..bytes.len().min(body + LOOK)];
+        let length = skip(look, 0, is_body);
+        if length < format.least || !is_random(&look[..length]) {
+            return None;
         }
-        may &= may - 1;
-    };
-    let body = at + format.prefix.len();
-    let look = &bytes[body..bytes.len().min(body + LOOK)];
-    let length = skip(look, 0, format.body);
-    if length < format.least || !is_random(&look[..length]) {
-        return None;
+        if format.alone && !begins_word(bytes, at) && !is_sure(bytes, at, &look[..length]) {
+            return None;
+        }
+        let end = without_dots(bytes, skip(bytes, body + length, is_body));
+        if format.exact && (end - body != format.least || bytes.get(end).is_some_and(|&byte| snake(byte))) {
+            return None;
+        }
+        Some(SecretSpan { start: at, end, sort: &format.sort })
     }
-    if format.whole_word && !begins_word(bytes, at) && !is_sure(bytes, at, &look[..length]) {
-        return None;
-    }
-    let end = without_dots(bytes, skip(bytes, body + length, format.body));
-    // Ids of keys have one length; longer, it is a part of something else.
-    if format.sort == "AWS key id" && (end - body != 16 || bytes.get(end).is_some_and(|&byte| snake(byte))) {
-        return None;
-    }
-    Some(SecretSpan { start: at, end, sort: format.sort })
 }
 
 /// The full stop behind a token is none of it.
@@ -229,5 +229,30 @@ fn begins_word(bytes: &[u8], at: usize) -> bool {
     match bytes[..at] {
         [.., b'\\', b'n' | b'r' | b't'] | [.., b'-', b'-'] | [] => true,
         [.., before] => !is_word(before) || before == b'.',
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn every_format_of_the_table_can_be_found() {
+        assert!(INDEX.prefixes.len() <= 64, "there is a bit for each prefix");
+        for (n, KnownPrefix { prefix, body, format }) in INDEX.prefixes.iter().enumerate() {
+            assert!(
+                prefix.len() >= 3 && !format.sort.is_empty() && (1..=LOOK).contains(&format.least),
+                "{prefix}"
+            );
+            assert!(
+                INDEX.prefixes[..n].iter().all(|before| !prefix.starts_with(before.prefix)),
+                "{prefix} is hidden"
+            );
+            let letters = "A1B2C3D4E5F6".bytes().chain("a1b2c3d4e5f6".bytes()).filter(|byte| body(*byte));
+            let token: String = letters.cycle().take(format.least).map(char::from).collect();
+            let (text, short) = (format!("{prefix}{token}"), format!("{prefix}{}", &token[1..]));
+            assert_eq!(sort(text.as_bytes(), 0), Some(format.sort.as_str()), "{text}");
+            assert_eq!(sort(short.as_bytes(), 0), None, "{short}");
+        }
     }
 }

@@ -1,25 +1,32 @@
-//! JSON as text: only strings are changed, everything else stays byte for byte.
+//! JSON as text: only strings, and digits under the name of a secret, are changed. Everything else stays byte for byte.
 
 use std::borrow::Cow;
+use std::ops::Range;
 
-use super::keys::{self, SecretClass};
+use super::keys;
 use super::values::{self, ValuePlace};
-use super::{MARK, RedactedText, assign, formats, marked, note, redact};
+use super::words::SecretClass;
+use super::{MARK, RedactedText, assign, formats, marked, note, redact, skip};
+
+/// The options of `curl` that take `user:password`.
+const LOGINS: &[&str] = &["-u", "-U", "--user", "--proxy-user"];
 
 /// An object or an array that is open.
 #[derive(Debug, Default)]
 struct OpenContainer {
     array: bool,
-    /// The name of the value that comes next, and its class.
+    /// The name of the next value, and its class.
     name: Option<(String, SecretClass)>,
     /// In a list of arguments, the next one is the login of `curl`.
     login: bool,
     runs_curl: bool,
-    /// In an object, what `value` is known under in `{"name": …, "value": …}`, as environments and headers are
-    /// written. In an array, what all of it is known under.
+    /// In an object, the name of `value` in `{"name": …, "value": …}`, the usual form of environments and headers. In
+    /// an array, the name of all its values.
     pair: Option<(String, SecretClass)>,
     /// The key that was read last, if it is the first or second half of such a pair.
     half: Option<PairHalf>,
+    /// The string under `value` whose name has not been read: it may follow.
+    unnamed: Option<(Range<usize>, String)>,
 }
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -28,31 +35,46 @@ enum PairHalf {
     Value,
 }
 
-/// A JSON document as text: only string values are changed. Text that is no JSON is taken as any other.
+/// Documents in strings of documents are read so deep.
+const DEPTH: usize = 4;
+
+/// A JSON document as text, or several: strings are changed, and numbers under the name of a secret become strings. Text that is no JSON
+/// is taken as any other.
 pub fn redact_json(json: &str) -> RedactedText<'_> {
-    let mut scan = JsonScan { json, out: String::new(), done: 0, hidden: Vec::new(), open: Vec::new() };
-    if scan.run().is_none() {
-        return redact(json);
+    document(json, DEPTH).unwrap_or_else(|| redact(json))
+}
+
+/// `None` if this is no JSON.
+fn document(json: &str, depth: usize) -> Option<RedactedText<'_>> {
+    let mut scan = JsonScan { json, depth, edits: Vec::new(), hidden: Vec::new(), open: Vec::new() };
+    scan.run()?;
+    let JsonScan { mut edits, hidden, .. } = scan;
+    if edits.is_empty() {
+        return Some(RedactedText { text: Cow::Borrowed(json), hidden });
     }
-    let JsonScan { mut out, done, hidden, .. } = scan;
-    if hidden.is_empty() {
-        return RedactedText { text: Cow::Borrowed(json), hidden };
+    // A value whose name follows is changed after its name.
+    edits.sort_by_key(|(place, _)| place.start);
+    let (mut out, mut done) = (String::with_capacity(json.len()), 0);
+    for (place, new) in edits {
+        out.push_str(&json[done..place.start]);
+        out.push_str(&new);
+        done = place.end;
     }
     out.push_str(&json[done..]);
-    RedactedText { text: Cow::Owned(out), hidden }
+    Some(RedactedText { text: Cow::Owned(out), hidden })
 }
 
 struct JsonScan<'a> {
     json: &'a str,
-    out: String,
-    /// The length of the part of the document that is in `out`.
-    done: usize,
+    depth: usize,
+    /// What is put in the place of a part of the document.
+    edits: Vec<(Range<usize>, String)>,
     hidden: Vec<&'static str>,
     open: Vec<OpenContainer>,
 }
 
 impl JsonScan<'_> {
-    /// `None` if this is no JSON.
+    /// Processes the document; `None` if it is not JSON.
     fn run(&mut self) -> Option<()> {
         let bytes = self.json.as_bytes();
         let mut at = 0;
@@ -62,9 +84,12 @@ impl JsonScan<'_> {
                     at = self.string(at)?;
                     continue;
                 }
-                b'{' => self.open.push(OpenContainer::default()),
+                b'{' => {
+                    let pair = self.open.last().and_then(|open| open.name.clone());
+                    self.open.push(OpenContainer { pair: pair.map(inherited), ..OpenContainer::default() });
+                }
                 b'[' => {
-                    // What is in a list is known under the list's name.
+                    // Values in a list have the list's name.
                     let name = self.open.last().and_then(|open| open.name.clone());
                     self.open.push(OpenContainer {
                         array: true,
@@ -81,22 +106,40 @@ impl JsonScan<'_> {
                         (open.name, open.half) = (None, None);
                     }
                 }
-                b':'
-                | b' '
-                | b'\t'
-                | b'\r'
-                | b'\n'
-                | b'-'
-                | b'+'
-                | b'.'
-                | b'0'..=b'9'
-                | b'a'..=b'z'
-                | b'E' => {}
+                b':' => {
+                    self.open.last().filter(|open| !open.array)?;
+                }
+                b' ' | b'\t' | b'\r' | b'\n' => {}
+                b'-' | b'0'..=b'9' | b'a'..=b'z' => {
+                    at = self.bare(at)?;
+                    continue;
+                }
                 _ => return None,
             }
             at += 1;
         }
         self.open.is_empty().then_some(())
+    }
+
+    /// Reads the number or word at `start`; where it ends. Digits under the name of a secret are hidden as in any text.
+    fn bare(&mut self, start: usize) -> Option<usize> {
+        let is_part = |byte: u8| byte.is_ascii_alphanumeric() || matches!(byte, b'-' | b'+' | b'.');
+        let end = skip(self.json.as_bytes(), start, is_part);
+        let word = &self.json[start..end];
+        if matches!(word, "true" | "false" | "null") {
+            return Some(end);
+        }
+        if word.starts_with(|c: char| c.is_ascii_lowercase()) {
+            return None;
+        }
+        let name = self.open.last().and_then(|open| open.name.as_ref());
+        if let Some((name, class)) = name
+            && values::is_secret_value(word, name, *class, ValuePlace::Code)
+        {
+            let sort = class.sort();
+            self.put(start..end, marked(sort).into(), vec![sort]);
+        }
+        Some(end)
     }
 
     /// Reads the string at `start`; where it ends.
@@ -112,7 +155,7 @@ impl JsonScan<'_> {
         if is_key {
             let redacted = redact(&text);
             self.key(&redacted.text);
-            self.put(start, end, redacted.text, redacted.hidden);
+            self.put(start..end + 1, redacted.text, redacted.hidden);
         } else {
             self.value(start, end, &text);
         }
@@ -121,7 +164,7 @@ impl JsonScan<'_> {
 
     fn key(&mut self, name: &str) {
         let Some(open) = self.open.last_mut() else { return };
-        open.half = match name {
+        open.half = match name.to_ascii_lowercase().as_str() {
             "name" | "key" => Some(PairHalf::Name),
             "value" => Some(PairHalf::Value),
             _ => None,
@@ -135,21 +178,28 @@ impl JsonScan<'_> {
     fn value(&mut self, start: usize, end: usize, text: &str) {
         let name = self.open.last().and_then(|open| open.name.as_ref());
         let sort = name.and_then(|(name, class)| sort_hidden_by_name(text, name, *class));
-        let login = self.open.last().is_some_and(|open| open.login).then(|| text.split_once(':')).flatten();
-        let (new, hidden) = if let Some((user, _)) =
-            login.filter(|(_, password)| !password.is_empty() && !password.contains(MARK))
-        {
-            (Cow::Owned(format!("{user}:{}", marked("password"))), vec!["password"])
+        let login = self.open.last().and_then(|open| open.password_of_login(text));
+        let (new, hidden) = if let Some(password) = login {
+            (Cow::Owned(format!("{}{}", &text[..password], marked("password"))), vec!["password"])
         } else if let Some(sort) = sort {
             (Cow::Owned(marked(sort)), vec![sort])
         } else {
-            let redacted = redact(text);
+            let redacted = self.any(text);
             (redacted.text, redacted.hidden)
         };
         let paired = class_of(text).filter(|_| self.begins_pair(start, end));
+        let mut earlier = None;
         if let Some(open) = self.open.last_mut() {
-            if open.half == Some(PairHalf::Name) {
-                open.pair = class_of(text);
+            match open.half {
+                Some(PairHalf::Name) => {
+                    let named = class_of(text);
+                    earlier = named.clone().zip(open.unnamed.take());
+                    open.pair = named.or(open.pair.take());
+                }
+                Some(PairHalf::Value) if hidden.is_empty() => {
+                    open.unnamed = Some((start..end + 1, text.to_owned()));
+                }
+                _ => {}
             }
             if open.array {
                 open.follow(text);
@@ -158,11 +208,29 @@ impl JsonScan<'_> {
                 }
             }
         }
-        self.put(start, end, new, hidden);
+        self.put(start..end + 1, new, hidden);
+        if let Some(((name, class), (place, text))) = earlier
+            && let Some(sort) = sort_hidden_by_name(&text, &name, class)
+        {
+            self.put(place, marked(sort).into(), vec![sort]);
+        }
     }
 
-    /// Tells whether the string is the first of two in a list, of which the second looks like a value and no name:
-    /// `["password", "hunter2hunter2"]`, but not `["password", "username"]`.
+    /// Redacts a string of no particular name, which may hold a document itself.
+    fn any<'t>(&self, text: &'t str) -> RedactedText<'t> {
+        let is_document = self.depth > 0 && text.trim_start().starts_with(['{', '[']);
+        let inner = is_document.then(|| document(text, self.depth - 1)).flatten();
+        let Some(inner) = inner.filter(|inner| !inner.hidden.is_empty()) else { return redact(text) };
+        let outer = redact(&inner.text);
+        let mut hidden = inner.hidden;
+        for sort in outer.hidden {
+            note(&mut hidden, sort);
+        }
+        RedactedText { text: Cow::Owned(outer.text.into_owned()), hidden }
+    }
+
+    /// Reports whether the string is the first of two in a list, of which the second looks like a value and not like a
+    /// name: `["password", "hunter2hunter2"]`, but not `["password", "username"]`.
     fn begins_pair(&self, start: usize, end: usize) -> bool {
         let second = || {
             let rest = self.json[end + 1..].trim_start().strip_prefix(',')?.trim_start().strip_prefix('"')?;
@@ -177,38 +245,53 @@ impl JsonScan<'_> {
         self.json[..start].trim_end().ends_with('[') && second().is_some_and(is_value)
     }
 
-    /// Puts another text in the place of a string, if something is hidden in it.
-    fn put(&mut self, start: usize, end: usize, new: Cow<'_, str>, hidden: Vec<&'static str>) {
+    /// Puts a string in the place of a value or key, if something is hidden in it.
+    fn put(&mut self, place: Range<usize>, new: Cow<'_, str>, hidden: Vec<&'static str>) {
         if hidden.is_empty() {
             return;
         }
         for sort in hidden {
             note(&mut self.hidden, sort);
         }
-        self.out.push_str(&self.json[self.done..start]);
-        self.out.push_str(&serde_json::Value::from(new).to_string());
-        self.done = end + 1;
+        self.edits.push((place, serde_json::Value::from(new).to_string()));
     }
 }
 
 impl OpenContainer {
-    /// In a list of arguments, a flag names what comes next.
+    /// Records the flag that names the next value in a list of arguments.
     fn follow(&mut self, text: &str) {
         let flag = text.strip_prefix("--").filter(|flag| !flag.contains(['=', ' ']));
         let named = flag.and_then(|flag| Some((flag.to_owned(), keys::class(flag)?)));
         self.name = named.or_else(|| self.pair.clone());
         self.runs_curl |= text == "curl" || text.ends_with("/curl");
-        self.login = self.runs_curl && matches!(text, "-u" | "-U" | "--user" | "--proxy-user");
+        self.login = self.runs_curl && LOGINS.contains(&text);
+    }
+
+    /// The place of the password in an argument of `curl`: in the one behind such an option, or glued to it.
+    fn password_of_login(&self, text: &str) -> Option<usize> {
+        let glued =
+            |option: &&str| text.strip_prefix(option)?.strip_prefix(if option.len() > 2 { "=" } else { "" });
+        let login =
+            if self.login { text } else { LOGINS.iter().filter(|_| self.runs_curl).find_map(glued)? };
+        let (_, password) = login.split_once(':')?;
+        (!password.is_empty() && !password.contains(MARK)).then_some(text.len() - password.len())
     }
 }
 
-/// The name with its class. One that holds a mark of ours has none: the words of the mark are not the agent's.
+/// What a value is known under that stands in an object with such a name: `{"token": {"value": …}}`. A parser's token is
+/// written like this, too.
+fn inherited((name, class): (String, SecretClass)) -> (String, SecretClass) {
+    let class = if class == SecretClass::Password { class } else { SecretClass::Maybe(class.sort()) };
+    (name, class)
+}
+
+/// Returns the name with its class. A name with one of our marks has none: the words of the mark are not the agent's.
 fn class_of(name: &str) -> Option<(String, SecretClass)> {
     let class = keys::class(name).filter(|_| !name.contains(MARK))?;
     Some((name.to_owned(), class))
 }
 
-/// The sort of a value if it is hidden whole, because of its name.
+/// Returns the sort of a value that is redacted completely because of its name.
 fn sort_hidden_by_name(text: &str, name: &str, class: SecretClass) -> Option<&'static str> {
     let hides = match class {
         SecretClass::Cookie => assign::is_cookie(text),
@@ -224,7 +307,7 @@ fn sort_hidden_by_name(text: &str, name: &str, class: SecretClass) -> Option<&'s
     hides.then(|| formats::sort(text.as_bytes(), 0).unwrap_or(class.sort()))
 }
 
-/// Decodes a string. Halves of characters become `�`.
+/// Decodes a string. Lone surrogates become `�`.
 fn decode(raw: &str) -> Cow<'_, str> {
     if !raw.contains('\\') {
         return Cow::Borrowed(raw);
@@ -256,7 +339,7 @@ fn decode(raw: &str) -> Cow<'_, str> {
     Cow::Owned(out)
 }
 
-/// The character of `\uXXXX` or of two such halves, and how long they are.
+/// Decodes `\uXXXX` or a pair of surrogates, and returns the length.
 fn unicode(rest: &str) -> (char, usize) {
     let unit = |at: usize| {
         let digits = rest.get(at..at + 6)?.strip_prefix("\\u")?;

@@ -1,121 +1,14 @@
-//! Which names look like those of secrets.
+//! The classes of names that look like those of secrets.
 
-/// The kind of secret that a name promises.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) enum SecretClass {
-    /// Anything may be one, also a word or a number.
-    Password,
-    /// Something long that was made by a machine.
-    Token(&'static str),
-    /// Like [`Self::Token`], but the name is also used for other things.
-    Maybe(&'static str),
-    /// An address with its password.
-    Address,
-    /// A scheme, and what it takes.
-    Authorization,
-    Cookie,
-}
+use super::words::{SecretClass, SecretName, WORDS, holds};
 
-impl SecretClass {
-    pub(super) fn sort(self) -> &'static str {
-        match self {
-            Self::Password => "password",
-            Self::Token(sort) | Self::Maybe(sort) => sort,
-            Self::Address => "connection string",
-            Self::Authorization => "authorization",
-            Self::Cookie => "cookie",
-        }
-    }
-}
-
-/// Looked for in names without their separators, the most telling first.
-const WORDS: &[(&str, SecretClass)] = &[
-    ("secretaccesskey", SecretClass::Token("AWS secret key")),
-    ("awssecret", SecretClass::Token("AWS secret key")),
-    ("privatekey", SecretClass::Token("private key")),
-    ("apikey", SecretClass::Token("API key")),
-    ("accesskey", SecretClass::Token("access key")),
-    ("encryptionkey", SecretClass::Token("key")),
-    ("signingkey", SecretClass::Token("key")),
-    ("masterkey", SecretClass::Token("key")),
-    ("authkey", SecretClass::Token("key")),
-    ("password", SecretClass::Password),
-    ("passwd", SecretClass::Password),
-    ("passphrase", SecretClass::Password),
-    ("connectionstring", SecretClass::Address),
-    ("credential", SecretClass::Token("credential")),
-    ("secret", SecretClass::Token("secret")),
-    ("token", SecretClass::Token("token")),
-];
-
-/// The last part of names that speak about a secret and do not hold it.
-const ABOUT: &[&str] = &[
-    "age",
-    "at",
-    "budget",
-    "check",
-    "class",
-    "count",
-    "dir",
-    "enabled",
-    "endpoint",
-    "env",
-    "error",
-    "expires",
-    "expiry",
-    "field",
-    "file",
-    "format",
-    "header",
-    "hint",
-    "id",
-    "ids",
-    "in",
-    "index",
-    "kind",
-    "label",
-    "len",
-    "length",
-    "limit",
-    "limits",
-    "manager",
-    "max",
-    "min",
-    "name",
-    "names",
-    "parallelism",
-    "path",
-    "pattern",
-    "placeholder",
-    "policy",
-    "prefix",
-    "provider",
-    "ref",
-    "regex",
-    "required",
-    "rotation",
-    "scope",
-    "scopes",
-    "size",
-    "stdin",
-    "store",
-    "ttl",
-    "type",
-    "types",
-    "uri",
-    "url",
-    "usage",
-    "used",
-    "version",
-];
-
-/// Names longer than this are looked at from their end.
+/// The maximum length of a name; only the end of longer ones is examined.
 const LONGEST: usize = 100;
 
 /// Returns the class of a name as it is written: `DB_PASSWORD`, `x-api-key`, `clientSecret`,
 /// `spring.datasource.password`.
 pub(super) fn class(name: &str) -> Option<SecretClass> {
-    // Without separators and in lower case; where its last part begins, and how many there are.
+    // The name without separators and in lower case; the start of its last part, and the number of parts.
     let (mut flat, mut last, mut parts) = (String::with_capacity(name.len().min(LONGEST)), 0, 0);
     let mut was = b'_';
     let bytes = name.as_bytes();
@@ -134,10 +27,11 @@ pub(super) fn class(name: &str) -> Option<SecretClass> {
     match flat.as_str() {
         "authorization" | "proxyauthorization" => return Some(SecretClass::Authorization),
         "cookie" | "setcookie" => return Some(SecretClass::Cookie),
-        _ if ABOUT.contains(&last) || name.starts_with("no-") || name.starts_with("no_") => return None,
+        _ if holds(&WORDS.about, last) || name.starts_with("no-") || name.starts_with("no_") => return None,
         _ => {}
     }
-    let named = WORDS.iter().find(|(word, _)| flat.contains(word)).map(|(_, class)| *class);
+    let is_named = |name: &&SecretName| name.words().iter().any(|word| flat.contains(word.as_str()));
+    let named = WORDS.name.iter().find(is_named).map(SecretName::class);
     match (named, last) {
         (Some(SecretClass::Token("token")), _) if flat.contains("tokeniz") || flat.contains("tokenis") => {
             None
@@ -150,10 +44,22 @@ pub(super) fn class(name: &str) -> Option<SecretClass> {
     }
 }
 
-/// Checks whether a text mentions secrets: a name or a sentence about one, rather than a secret itself.
+/// Reports whether a text mentions secrets: a name or a sentence about one, rather than a secret itself.
 pub(super) fn mentions_secret(text: &str) -> bool {
-    const SPOKEN: &[&str] =
-        &["password", "passwd", "secret", "token", "key", "credential", "passphrase", "auth"];
     let text = text.to_ascii_lowercase();
-    SPOKEN.iter().any(|word| text.contains(word))
+    WORDS.mentions.iter().any(|word| text.contains(word.as_str()))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn every_word_of_a_secret_makes_its_own_class() {
+        for name in &WORDS.name {
+            for word in name.words() {
+                assert_eq!(class(word), Some(name.class()), "{word} is found by a word before it");
+            }
+        }
+    }
 }

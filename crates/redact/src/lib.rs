@@ -1,15 +1,17 @@
-//! Hides secrets in what agents say, for people who may look on but not hold the keys.
+//! Redaction of secrets in agents' text, for people who may read along but must not have the keys.
 //!
 //! ```text
-//!  text ──► formats   tokens that are known by their look
+//!  text ──► formats   tokens with a known format
 //!      ├──► pem       private keys, also cut off and inside of diffs
 //!      ├──► url       the password of `user:password@`
-//!      └──► assign    a key that looks secret (keys), and a value that is no code (values)
+//!      └──► assign    a key that looks secret (keys), and a value that is no code (values), also over lines (lines)
 //! ```
 //!
-//! A pass goes over the bytes from left to right. Whatever it looks at again is bounded, so the time is linear; what is
-//! cut begins and ends at ASCII, so no character is split. Doubt hides where a value is quoted or stands in an
-//! environment file, and shows where it could be code.
+//! A pass scans the bytes from left to right. Repeated scans are bounded, so the time is linear; spans begin and end at
+//! ASCII bytes, so no character is split. In doubt, a value is redacted if it is quoted or in an environment file, and
+//! shown if it could be code.
+//!
+//! What is known by name is in two tables: `formats.toml` (looks) and `words.toml` (names and values).
 //!
 //! What this is not: a wall against an agent that means to leak. It can spell a secret backwards.
 
@@ -19,24 +21,26 @@ mod assign;
 mod formats;
 mod json;
 mod keys;
+mod lines;
 mod pem;
 mod pieces;
 #[cfg(test)]
 mod tests;
 mod url;
 mod values;
+mod words;
 
 pub use json::redact_json;
 pub use pieces::{PieceRedactor, settled};
 
-/// What a hidden secret begins with.
+/// The beginning of the mark of a redacted secret.
 const MARK: &str = "[hidden:";
 
-/// What was hidden, and the text without it. Borrowed if nothing was.
+/// The redacted text and the sorts of its secrets. Borrowed if nothing was redacted.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct RedactedText<'a> {
     pub text: Cow<'a, str>,
-    /// The sorts of secrets, each once, in the order of the text.
+    /// The sorts of the redacted secrets, each once, in the order of the text.
     pub hidden: Vec<&'static str>,
 }
 
@@ -48,10 +52,10 @@ struct SecretSpan {
     sort: &'static str,
 }
 
-/// How often a text is gone over: what is hidden can bring to light what it stood in the way of.
+/// The maximum number of passes: a redacted secret can reveal another one that it separated from its name.
 const PASSES: usize = 4;
 
-/// Any text: prose, diffs, logs, shell commands.
+/// Redacts any text: prose, diffs, logs, shell commands.
 pub fn redact(text: &str) -> RedactedText<'_> {
     let mut redacted = RedactedText { text: Cow::Borrowed(text), hidden: Vec::new() };
     for _ in 0..PASSES {
@@ -67,7 +71,7 @@ pub fn redact(text: &str) -> RedactedText<'_> {
     redacted
 }
 
-/// Everything that [`redact`] hides, where it stands in `text` itself.
+/// Returns the spans in `text` of everything that [`redact`] redacts.
 fn hidden_spans(text: &str) -> Vec<SecretSpan> {
     let (mut hidden, mut shown) = (Vec::new(), Cow::Borrowed(text));
     for _ in 0..PASSES {
@@ -82,10 +86,10 @@ fn hidden_spans(text: &str) -> Vec<SecretSpan> {
     hidden
 }
 
-/// Where a span of the text without `hidden` stands in the text with it. Whatever touches a mark takes in what it stands for.
+/// Maps a span of the redacted text to the original. A span that touches a mark includes the redacted text.
 fn in_original(span: SecretSpan, hidden: &[SecretSpan]) -> SecretSpan {
     let place = |at: usize, is_end: bool| {
-        // How much longer the original is than what is shown of it, up to here.
+        // The positions in the redacted text and in the original.
         let (mut shown, mut original) = (0, 0);
         for SecretSpan { start, end, sort } in hidden {
             let mark = shown + (start - original);
@@ -115,7 +119,7 @@ fn without(text: &str, spans: &[SecretSpan]) -> String {
     out
 }
 
-/// What is shown instead of a secret.
+/// Returns the mark that replaces a secret.
 fn marked(sort: &str) -> String {
     format!("{MARK} {sort}]")
 }
@@ -126,14 +130,14 @@ fn note(hidden: &mut Vec<&'static str>, sort: &'static str) {
     }
 }
 
-/// All secrets, in order and apart from each other.
+/// Finds all secrets, in order and without overlaps.
 fn spans(text: &str) -> Vec<SecretSpan> {
     let bytes = text.as_bytes();
     let mut found = Vec::new();
-    let mut formats = formats::TokenFinder::default();
+    let mut formats = formats::TokenFinder::new();
     let mut keys = pem::PrivateKeyFinder::default();
     let mut at = 0;
-    // Before this, words have been looked at; this was assigned to the last of them.
+    // The position up to which words were examined, and the value that was assigned to the last of them.
     let (mut word, mut value) = (0, 0..0);
     while at < bytes.len() {
         if value.contains(&at) {
@@ -152,7 +156,7 @@ fn spans(text: &str) -> Vec<SecretSpan> {
             continue;
         }
         if at >= word && is_word(bytes[at]) {
-            let (end, span) = assign::at(text, at);
+            let (end, span) = lines::at(text, at);
             word = end;
             if let Some(span) = span {
                 value = span.start..span.end;
@@ -165,9 +169,9 @@ fn spans(text: &str) -> Vec<SecretSpan> {
     apart(found)
 }
 
-/// Spans that touch the same text become one, named after the first.
+/// Merges overlapping spans, under the name of the first.
 fn apart(mut spans: Vec<SecretSpan>) -> Vec<SecretSpan> {
-    // An empty value is no secret.
+    // An empty value is not a secret.
     spans.retain(|span| span.start < span.end);
     spans.sort_by_key(|span| span.start);
     let mut out: Vec<SecretSpan> = Vec::with_capacity(spans.len());
@@ -180,7 +184,7 @@ fn apart(mut spans: Vec<SecretSpan>) -> Vec<SecretSpan> {
     out
 }
 
-/// What keys are made of: names of variables, headers, flags and settings.
+/// Reports whether a byte may occur in keys: names of variables, headers, flags and settings.
 fn is_word(byte: u8) -> bool {
     byte.is_ascii_alphanumeric() || matches!(byte, b'_' | b'-' | b'.')
 }
@@ -193,12 +197,12 @@ fn is_blank(byte: u8) -> bool {
     matches!(byte, b' ' | b'\t')
 }
 
-/// The first position from `at` on whose byte is not `of`.
+/// Returns the first position from `at` on whose byte is not `of`.
 fn skip(bytes: &[u8], at: usize, of: impl Fn(u8) -> bool) -> usize {
     bytes[at..].iter().position(|&byte| !of(byte)).map_or(bytes.len(), |length| at + length)
 }
 
-/// Whether a line break, a quote or the like is written at `at` with a backslash, as in a string inside of a text.
+/// Reports whether an escape such as a line break or a quote begins at `at`, as in a string inside of a text.
 fn is_escape(bytes: &[u8], at: usize) -> bool {
     bytes[at] == b'\\'
         && bytes

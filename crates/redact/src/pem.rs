@@ -1,4 +1,5 @@
-//! Private keys in armour: whole, cut off at either end, in diffs, with line numbers, or on one line with `\n`.
+//! Private keys in armour: complete, cut off at either end, in diffs, with line numbers, or on one line with `
+//! `.
 
 use std::collections::HashMap;
 
@@ -7,27 +8,27 @@ use super::{MARK, SecretSpan, is_quote, skip};
 const SORT: &str = "private key";
 const BEGIN: &[u8] = b"-----BEGIN ";
 const END: &[u8] = b"-----END ";
-/// No key is longer than this.
+/// The maximum length of a key.
 const LONGEST: usize = 64 * 1024;
-/// No line of armour is longer than this.
+/// The maximum length of a line of armour.
 const LONGEST_ARMOUR: usize = 96;
-/// A run of letters this long is a line of a key, not a word.
+/// The length of a run of letters that is a line of a key and not a word.
 const LINE: usize = 16;
-/// Between a begin and an end, one run this long makes it a key.
+/// The length of a run that makes the text between a begin and an end a key.
 const RUN: usize = 32;
 
 #[derive(Debug, Default)]
 pub(super) struct PrivateKeyFinder {
-    /// Up to here, everything belongs to keys that were looked at.
+    /// Everything up to here belongs to keys that were examined.
     done: usize,
-    /// The blocks of the text, once one was asked for.
+    /// The blocks of the text, computed on first use.
     blocks: Option<HashMap<usize, usize>>,
-    /// Up to here, no block holds a key.
+    /// No block up to here contains a key.
     keyless_until: usize,
 }
 
 impl PrivateKeyFinder {
-    /// At five dashes.
+    /// Finds a key at five dashes.
     pub(super) fn at(&mut self, text: &str, at: usize) -> Option<SecretSpan> {
         let bytes = text.as_bytes();
         let before = self.done;
@@ -43,11 +44,13 @@ impl PrivateKeyFinder {
         Some(SecretSpan { start, end, sort: SORT })
     }
 
-    /// The end that belongs to the begin at `at`, whatever the lines between carry in front, if one of them is a key's.
+    /// Returns the end that belongs to the begin at `at`, with any prefix of the lines in between, if one of them is a
+    /// line of a key.
     fn between(&mut self, bytes: &[u8], at: usize, body: usize) -> Option<usize> {
         let blocks = self.blocks.get_or_insert_with(|| blocks(bytes).closed);
         let end = *blocks.get(&at)?;
-        // A block inside of one that holds no key holds none either; it is not looked at again.
+        // A block inside of one without a key has none either, so it is skipped: otherwise nested blocks would take
+        // quadratic time.
         if end <= self.keyless_until {
             return None;
         }
@@ -60,17 +63,17 @@ impl PrivateKeyFinder {
     }
 }
 
-/// The blocks of a text: what stands between a begin of a private key and its own end, with other blocks inside.
+/// The blocks of a text: from a begin of a private key to its own end, with other blocks inside.
 #[derive(Default)]
 struct ArmourBlocks {
-    /// Where each begins, and where it ends.
+    /// The start and end of each closed block.
     closed: HashMap<usize, usize>,
-    /// The begins whose end may still come, in order.
+    /// The begins whose end may still follow, in order.
     open: Vec<usize>,
 }
 
-/// Goes over the text once. The armour of anything but a private key, and a mark of something hidden, ends all blocks: what
-/// is hidden must not bring together what it stood between.
+/// Finds the blocks in one pass. Other armour, and a mark of a redacted secret, end all blocks: a redaction must not
+/// join the texts around it.
 fn blocks(bytes: &[u8]) -> ArmourBlocks {
     let mut blocks = ArmourBlocks::default();
     let mut at = 0;
@@ -98,17 +101,17 @@ fn blocks(bytes: &[u8]) -> ArmourBlocks {
     blocks
 }
 
-/// Tells whether the text ends before the armour does that begins here.
+/// Reports whether the text ends inside of the armour that begins here.
 fn is_cut_off(rest: &[u8]) -> bool {
     rest.len() < LONGEST_ARMOUR && skip(rest, 0, |byte| byte.is_ascii_graphic() || byte == b' ') == rest.len()
 }
 
-/// Where a key begins that may go on behind the end of the text, if that is before `border`: one without its end, or lines
-/// that would turn out to be one with an end.
+/// Returns the start, if before `border`, of a key that may continue after the end of the text: a key without its end,
+/// or lines that would become one with an end.
 pub(super) fn unfinished(bytes: &[u8], border: usize) -> usize {
     let near = bytes.len().saturating_sub(LONGEST + 2 * LONGEST_ARMOUR);
     let ArmourBlocks { closed, open } = blocks(&bytes[near..]);
-    // The end of a key is a line like any other until it is whole.
+    // The end line of a key looks like any other until it is complete.
     let last_line = memchr::memrchr(b'\n', &bytes[near..]).unwrap_or_default();
     let ending = closed.iter().filter(|(_, end)| **end > last_line).map(|(begin, _)| begin);
     let begun = ending.chain(open.first()).min().map(|at| near + at);
@@ -118,7 +121,7 @@ pub(super) fn unfinished(bytes: &[u8], border: usize) -> usize {
     [begun, lines].into_iter().flatten().fold(border, usize::min)
 }
 
-/// Where the line `-----BEGIN … PRIVATE KEY-----` that begins at `at` ends.
+/// Returns the end of the line `-----BEGIN … PRIVATE KEY-----` that begins at `at`.
 fn armour(bytes: &[u8], at: usize, kind: &[u8]) -> Option<usize> {
     let rest = bytes[at..].strip_prefix(kind)?;
     let label = skip(&rest[..rest.len().min(64)], 0, |byte| {
@@ -132,7 +135,7 @@ fn is_base64(byte: u8) -> bool {
     byte.is_ascii_alphanumeric() || matches!(byte, b'+' | b'/' | b'=')
 }
 
-/// Reads on while there are lines of a key; where it ends, if there was one.
+/// Reads the lines of a key; returns its end, if there was one.
 fn read(bytes: &[u8], body: usize) -> Option<usize> {
     let (mut at, mut end, mut any) = (body, body, false);
     while at < bytes.len() {
@@ -156,7 +159,7 @@ fn read(bytes: &[u8], body: usize) -> Option<usize> {
             }
             _ if token.len() >= LINE => any = true,
             _ if token.len() <= 6 && token.iter().all(u8::is_ascii_digit) => {
-                at = next; // the number of a line
+                at = next; // a line number
                 continue;
             }
             _ if is_mixed(token) || is_last(bytes, next) => {}
@@ -179,7 +182,7 @@ fn filler(bytes: &[u8], at: usize) -> Option<usize> {
     }
 }
 
-/// The short last line of a key, or what was left of a line: not a word.
+/// Reports whether a token may be the short last line of a key, or the rest of a line, and not a word.
 fn is_mixed(token: &[u8]) -> bool {
     let has = |of: fn(&u8) -> bool| token.iter().any(of);
     has(|byte| matches!(byte, b'+' | b'/' | b'='))
@@ -187,7 +190,7 @@ fn is_mixed(token: &[u8]) -> bool {
         || (has(u8::is_ascii_lowercase) && token[1..].iter().any(u8::is_ascii_uppercase))
 }
 
-/// Checks whether the end of the key or of the text follows.
+/// Reports whether the end of the key or of the text follows.
 fn is_last(bytes: &[u8], mut at: usize) -> bool {
     for _ in 0..32 {
         if at >= bytes.len() || bytes[at..].starts_with(END) {
@@ -199,7 +202,7 @@ fn is_last(bytes: &[u8], mut at: usize) -> bool {
     false
 }
 
-/// Where a key begins of which only the end is left.
+/// Returns the start of a key of which only the end is present.
 fn key_start_before(bytes: &[u8], from: usize, end: usize) -> Option<usize> {
     let from = from.max(end.saturating_sub(LONGEST));
     let (mut start, mut at, mut any) = (end, end, false);

@@ -1,30 +1,30 @@
-//! A text that arrives in pieces: the streamed words of an agent.
+//! The redaction of text that arrives in pieces: the streamed messages of an agent.
 //!
-//! Half of a secret does not look like one. So a piece is given out only when nothing that follows can make any of it part
-//! of a secret: its text is *settled*. The pieces that are given out add up to the redacted text of the whole.
+//! Half of a secret does not look like one. So a piece is released only when no following text can make any of it part
+//! of a secret: its text is *settled*. The released pieces add up to the redacted text of the whole.
 //!
 //! ```text
-//!   context, given out │ settled: given out now │ held: a line, or a key, that is not finished
+//!   context, released │ settled: released now │ held: an incomplete line or key
 //! ```
 
 use std::collections::VecDeque;
 
-use super::{SecretSpan, is_blank, marked, pem};
+use super::{SecretSpan, is_blank, lines, marked, pem};
 
-/// Text before the first held line that is kept to judge what follows, such as the `curl` of an option.
+/// The length of text before the first held line that is kept as context, such as the `curl` of an option.
 const CONTEXT: usize = 1024;
-/// A line longer than this is settled by its words: it is no prose, and nobody should wait for its end.
+/// The length from which a line is settled word by word: it is not prose, and no reader should wait for its end.
 const LONGEST_LINE: usize = 16 * 1024;
-/// Text that is held at most. Beyond it all but the last [`ALWAYS_HELD`] bytes are given out.
+/// The maximum length of held text. Beyond it, all but the last [`ALWAYS_HELD`] bytes are released.
 const MAX_HELD: usize = 128 * 1024;
 const ALWAYS_HELD: usize = 4096;
 /// The placeholder for held text that has to be shown before it is settled.
 const UNFINISHED: &str = "unfinished text";
 
-/// The length of the beginning of `text` whose redaction cannot change, whatever follows.
+/// Returns the length of the beginning of `text` whose redaction no following text can change.
 ///
-/// Nothing but a private key goes beyond its line. Within a line, words are settled as long as nothing in it could assign
-/// or quote a value.
+/// A private key goes beyond its line, and so may the value of a name (see [`lines`]). Within a line, words are settled as long
+/// as nothing in it could assign or quote a value.
 pub fn settled(text: &str) -> usize {
     let line = memchr::memrchr(b'\n', text.as_bytes()).map_or(0, |at| at + 1);
     let rest = text.as_bytes().get(line..).unwrap_or_default();
@@ -33,47 +33,48 @@ pub fn settled(text: &str) -> usize {
     let word = || line + rest.iter().rposition(|byte| is_blank(*byte)).map_or(0, |at| at + 1);
     let border = if assigns && rest.len() <= LONGEST_LINE { line } else { word() };
     let border = border.min(pem::unfinished(text.as_bytes(), border));
+    let border = lines::unfinished(text, border);
     let forced = text.len().saturating_sub(ALWAYS_HELD);
     if text.len() - border > MAX_HELD { text.floor_char_boundary(forced).max(border) } else { border }
 }
 
-/// Redacts one text that arrives in pieces.
+/// The redactor of one text that arrives in pieces.
 #[derive(Debug, Default)]
 pub struct PieceRedactor {
-    /// Context, then what is held.
+    /// The context, followed by the held text.
     text: String,
-    /// Where the next piece begins that is to be given out.
+    /// The start of the next piece to release.
     released: usize,
-    /// Where the held pieces end, in order.
+    /// The ends of the held pieces, in order.
     held: VecDeque<usize>,
 }
 
 impl PieceRedactor {
-    /// Takes a piece; the redacted texts of the pieces that are settled by now, in order.
+    /// Adds a piece; returns the redacted texts of the pieces that are settled by now, in order.
     pub fn push(&mut self, piece: &str) -> Vec<String> {
         self.text.push_str(piece);
         self.held.push_back(self.text.len());
         let settled = settled(&self.text);
         let count = self.held.iter().take_while(|end| **end <= settled).count();
         let given = self.release(count);
-        self.forget();
+        self.forget(settled);
         given
     }
 
-    /// Everything before was given out by somebody else: it is context only.
+    /// Marks all text so far as released elsewhere: it is only context.
     pub fn begin_here(&mut self) {
         self.released = self.text.len();
         self.held.clear();
     }
 
-    /// The text is complete: the rest of the pieces.
+    /// Ends the text and returns the rest of the pieces.
     pub fn finish(&mut self) -> Vec<String> {
         let given = self.release(self.held.len());
         *self = Self::default();
         given
     }
 
-    /// The held pieces as far as they may be shown before the text is complete.
+    /// Returns the held pieces, as far as they may be shown before the text is complete.
     pub fn release_unsettled(&mut self) -> Vec<String> {
         let (settled, end) = (settled(&self.text), self.text.len());
         let mut spans = super::hidden_spans(&self.text);
@@ -107,19 +108,19 @@ impl PieceRedactor {
     }
 
     /// Drops context that is not needed any more, whole lines of it.
-    fn forget(&mut self) {
-        let settled = settled(&self.text).min(self.released);
+    fn forget(&mut self, settled: usize) {
+        let settled = settled.min(self.released);
         let line = memchr::memrchr(b'\n', &self.text.as_bytes()[..settled]).map_or(0, |at| at + 1);
         let most = self.text.floor_char_boundary(line.saturating_sub(CONTEXT));
         let cut =
             memchr::memchr(b'\n', &self.text.as_bytes()[most..]).map_or(0, |at| most + at + 1).min(line);
-        // A line that never ends has no context to keep but its own last words.
+        // An endless line has no context except its own last words.
         let cut = if self.released - cut > MAX_HELD {
             self.text.floor_char_boundary(self.released - ALWAYS_HELD)
         } else {
             cut
         };
-        // Seldom, so that all of it is linear.
+        // Rarely, so that the total cost is linear.
         if cut >= CONTEXT {
             self.text.drain(..cut);
             self.released -= cut;
@@ -128,7 +129,7 @@ impl PieceRedactor {
     }
 }
 
-/// This part of a text without what is hidden in it. A secret is marked where it begins.
+/// Returns a part of a text with its secrets redacted. The mark is at the start of a secret.
 fn without(text: &str, spans: &[SecretSpan], start: usize, end: usize) -> String {
     let (mut out, mut done) = (String::with_capacity(end - start), start);
     for span in spans.iter().filter(|span| span.end > start && span.start < end) {

@@ -9,7 +9,7 @@ use super::{MARK, PieceRedactor, redact, redact_json};
 
 mod cases;
 
-use cases::{HIDDEN, SHOWN};
+use cases::{HIDDEN, OVER_LINES, SHOWN};
 
 /// Whether five characters in a row of the secret are left.
 fn survives(secret: &str, text: &str) -> bool {
@@ -58,6 +58,38 @@ fn secrets_are_hidden_in_text_diffs_and_json() {
         // What is before the secret stays.
         if !redact(&text).text.starts_with(marked.split('§').next().unwrap()) {
             wrong.push(format!("{name}, too much: {}", redact(&text).text));
+        }
+    }
+    assert!(wrong.is_empty(), "{wrong:#?}");
+}
+
+#[test]
+fn secrets_that_are_not_on_the_line_of_their_name_are_hidden() {
+    let mut wrong = Vec::new();
+    for (name, sort, marked) in OVER_LINES {
+        let (text, secret) = case(marked);
+        let left = |text: &str| secret.split_whitespace().any(|word| word.len() >= 5 && survives(word, text));
+        for form in [text.clone(), diff(&text, '+'), diff(&text, '-'), diff(&text, ' ')] {
+            let once = redact(&form);
+            if !once.hidden.contains(sort) || left(&once.text) || redact(&once.text).text != once.text {
+                wrong.push(format!("{name}: {}", once.text));
+            }
+            for size in [1, 2, 3, 5, 8, 13, 40] {
+                let cuts: Vec<usize> = (0..form.len()).step_by(size).collect();
+                if streamed(&form, &cuts).0.concat() != once.text {
+                    wrong.push(format!("{name}, {size} at a time: {:?}", streamed(&form, &cuts)));
+                }
+            }
+        }
+        let json = serde_json::json!({ "text": text }).to_string();
+        if left(&redact_json(&json).text) {
+            wrong.push(format!("{name}, as json: {}", redact_json(&json).text));
+        }
+        // What is around it stays.
+        let (before, after) = (marked.split('§').next().unwrap(), marked.rsplit('§').next().unwrap());
+        let shown = redact(&text).text;
+        if !shown.starts_with(before) || !shown.ends_with(after) {
+            wrong.push(format!("{name}, too much: {shown}"));
         }
     }
     assert!(wrong.is_empty(), "{wrong:#?}");
@@ -134,6 +166,64 @@ fn json_stays_as_it_is_but_for_the_secrets() {
 }
 
 #[test]
+fn secrets_in_any_place_of_a_document_are_hidden() {
+    let mut wrong = Vec::new();
+    for json in [
+        // An escaped quote does not end a value.
+        r#"{"password":"a\"§bcdefgh1§"}"#,
+        r#"{"text":"{\"password\":\"a\\\"§bcdefgh1§\"}"}"#,
+        // Digits are no better hidden than letters.
+        r#"{"password":§83749202§}"#,
+        r#"{"token":§837492028374§}"#,
+        // The name may follow, be in capitals, or stand around the value.
+        r#"{"value":"§hunter2x§","name":"DB_PASSWORD"}"#,
+        r#"{"Name":"DB_PASSWORD","Value":"§hunter2x§"}"#,
+        r#"{"password":{"value":"§hunter2x§"}}"#,
+        r#"{"secrets":[{"name":"db","value":"§hunter2x§"}]}"#,
+        // A document in a string, and in that one.
+        r#"{"data":"{\"env\":[{\"name\":\"DB_PASSWORD\",\"value\":\"§hunter2x§\"}]}"}"#,
+        r#"{"data":"{\"passwords\":[\"§hunter2x§\"]}"}"#,
+        r#"{"data":"{\"data\":\"{\\\"passwords\\\":[\\\"§hunter2x§\\\"]}\"}"}"#,
+        r#"{"data":"{\"pass\\u0077ord\":\"§hunter2x§\"}"}"#,
+        // The arguments of a program.
+        r#"["curl","--user=me:§hunter2x§","http://x"]"#,
+        r#"["/usr/bin/curl","-ume:§correct horse§"]"#,
+    ] {
+        let (json, secret) = case(json);
+        let once = redact_json(&json);
+        if survives(&secret, &once.text)
+            || serde_json::from_str::<Value>(&once.text).is_err()
+            || redact_json(&once.text).text != once.text
+        {
+            wrong.push(once.text.into_owned());
+        }
+    }
+    assert!(wrong.is_empty(), "{wrong:#?}");
+    for json in [
+        r#"{"tokens":[{"type":"Identifier","value":"foobar"}],"max_tokens":4096,"total_tokens":123456}"#,
+        r#"{"data":"{\"max_tokens\":4096}","password":{"type":"string","default":null}}"#,
+        r#"{"value":"production1","name":"stage"}"#,
+        r#"["docker","run","-u1000:1000","x"]"#,
+    ] {
+        assert_eq!(redact_json(json).text, json);
+    }
+}
+
+/// What looks like JSON at a glance must not get past the rules for other text.
+#[test]
+fn what_is_nearly_json_is_redacted_as_text() {
+    for text in [
+        r#""password": "hunter2x""#,
+        r#"password: "hunter2x""#,
+        r#"{password: "hunter2x"}"#,
+        r#"["password": "hunter2x"]"#,
+    ] {
+        let redacted = redact_json(text);
+        assert!(!redacted.text.contains("hunter2x"), "{}", redacted.text);
+    }
+}
+
+#[test]
 fn what_is_no_json_is_redacted_as_text() {
     assert_eq!(redact_json("{\"password\": \"hunter2").text, "{\"password\": \"[hidden: password]");
     assert_eq!(redact_json("TOKEN=a8f3k2m9").text, "TOKEN=[hidden: token]");
@@ -193,6 +283,11 @@ fn the_time_is_linear() {
         "password",
         "\\",
         "token = \\\\\\\"",
+        "password:\n",
+        "password: |\n ",
+        "password='\n",
+        "PASSWORD=a\\\n",
+        "name: password\n",
     ];
     for part in nasty {
         let text = part.repeat(100_000 / part.len());
@@ -205,7 +300,7 @@ fn the_time_is_linear() {
 
 /// Pieces that secrets are made of, and what comes between them.
 fn pieces() -> impl Strategy<Value = String> {
-    let hidden: Vec<String> = HIDDEN.iter().map(|(_, _, text)| case(text).0).collect();
+    let hidden: Vec<String> = HIDDEN.iter().chain(OVER_LINES).map(|(_, _, text)| case(text).0).collect();
     let shown: Vec<String> = SHOWN.iter().map(|(_, text)| (*text).to_owned()).collect();
     let parts = vec![
         "token",
@@ -247,6 +342,12 @@ fn pieces() -> impl Strategy<Value = String> {
         "sk-",
         "Authorization: ",
         "a1b2c3d4e5f6g7h8i9j0",
+        "password: |\n",
+        "\n  ",
+        "\\\n",
+        "name: ",
+        "value: ",
+        "\"\"\"",
     ];
     let part = prop_oneof![
         8 => select(parts).prop_map(str::to_owned),
@@ -263,6 +364,7 @@ fn json() -> impl Strategy<Value = Value> {
         any::<bool>().prop_map(Value::from),
         any::<i64>().prop_map(Value::from),
         pieces().prop_map(Value::from),
+        pieces().prop_map(|text| serde_json::json!({ "name": "token", "value": text }).to_string().into()),
         ".*".prop_map(Value::from),
     ];
     let name = prop_oneof![
@@ -278,9 +380,10 @@ fn json() -> impl Strategy<Value = Value> {
     })
 }
 
-/// Whether only strings differ, and only by something hidden.
+/// Whether only strings differ, and only by something hidden. Digits under the name of a secret become a string.
 fn same_shape(a: &Value, b: &Value) -> bool {
     match (a, b) {
+        (Value::Number(_), Value::String(b)) => b.contains(MARK),
         (Value::String(a), Value::String(b)) => a == b || b.contains(MARK),
         (Value::Array(a), Value::Array(b)) => {
             a.len() == b.len() && a.iter().zip(b).all(|(a, b)| same_shape(a, b))
@@ -389,6 +492,18 @@ fn a_secret_that_comes_in_pieces_is_hidden_as_if_it_came_whole() {
             }
         }
         assert!(!survives(&secret, &streamed(&text, &[3, 17, 20]).0.concat()), "{name}");
+    }
+}
+
+/// A quote that is closed is another one once its end is hidden.
+#[test]
+fn a_line_waits_as_a_whole_for_a_value_that_goes_beyond_it() {
+    let text = "token = \"ab1cd2ef (set('token', 'q1w3e4r5 t6\" now\nand y7u8)'\nThat is all.\n";
+    let whole = redact(text).text;
+    assert!(!whole.contains("q1w3e4r5") && !whole.contains("y7u8"), "{whole}");
+    for size in [1, 2, 3, 5, 8, 13, 40] {
+        let cuts: Vec<usize> = (0..text.len()).step_by(size).collect();
+        assert_eq!(streamed(text, &cuts).0.concat(), whole, "{size} at a time");
     }
 }
 

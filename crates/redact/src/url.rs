@@ -2,7 +2,7 @@
 
 use super::{SecretSpan, formats, is_blank, is_quote, skip, values};
 
-/// At the colon of `://`.
+/// Finds a password at the colon of `://`.
 pub(super) fn at(text: &str, at: usize) -> Option<SecretSpan> {
     let bytes = text.as_bytes();
     if !bytes[at..].starts_with(b"://") || at == 0 || !bytes[at - 1].is_ascii_alphanumeric() {

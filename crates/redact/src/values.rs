@@ -1,157 +1,28 @@
-//! Which values of a secret-looking name are secrets, and which are code, names, types or examples.
+//! The decision whether the value of a secret-looking name is a secret, or code, a name, a type or an example.
 
 use super::MARK;
-use super::keys::{SecretClass, mentions_secret};
+use super::keys::mentions_secret;
+use super::words::{SecretClass, WORDS, holds};
 
-/// Where a value stands.
+/// The place of a value.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum ValuePlace {
-    /// Between quotes; not in single ones, so that `$name` may mean a variable.
+    /// Between quotes; `expands` for other than single ones, in which `$name` may mean a variable.
     Quoted { expands: bool },
     /// `KEY=value`, as in environment files and shells: everything is text.
     Env,
-    /// Behind `--flag`, where prose may follow as well.
+    /// After `--flag`, where prose may follow as well.
     Flag,
-    /// All of the line behind `key:`.
+    /// The rest of the line after `key:`.
     Line,
     /// Elsewhere; mostly code.
     Code,
 }
 
-/// Values that are none, in lower case.
-const WORDS: &[&str] = &[
-    "any",
-    "array",
-    "base64",
-    "basic",
-    "bearer",
-    "bool",
-    "boolean",
-    "bytes",
-    "char",
-    "complex128",
-    "default",
-    "disabled",
-    "empty",
-    "enabled",
-    "expired",
-    "false",
-    "float",
-    "float32",
-    "float64",
-    "include",
-    "inherit",
-    "int",
-    "int32",
-    "int64",
-    "invalid",
-    "missing",
-    "never",
-    "new",
-    "nil",
-    "none",
-    "null",
-    "number",
-    "object",
-    "off",
-    "omit",
-    "on",
-    "optional",
-    "present",
-    "required",
-    "same-origin",
-    "self",
-    "sha256",
-    "sha512",
-    "str",
-    "string",
-    "text",
-    "true",
-    "uint16",
-    "uint32",
-    "uint64",
-    "undefined",
-    "unknown",
-    "unset",
-    "valid",
-    "varchar",
-    "void",
-    "write",
-    "read",
-    "yes",
-    "no",
-];
-
-/// The words that follow a flag in a sentence about it.
-const PROSE: &[&str] = &[
-    "a",
-    "after",
-    "also",
-    "an",
-    "and",
-    "are",
-    "argument",
-    "arguments",
-    "as",
-    "at",
-    "before",
-    "but",
-    "by",
-    "can",
-    "cannot",
-    "does",
-    "flag",
-    "flags",
-    "for",
-    "from",
-    "given",
-    "has",
-    "here",
-    "if",
-    "in",
-    "instead",
-    "into",
-    "is",
-    "it",
-    "may",
-    "must",
-    "needs",
-    "not",
-    "of",
-    "on",
-    "only",
-    "option",
-    "options",
-    "or",
-    "parameter",
-    "passed",
-    "requires",
-    "set",
-    "sets",
-    "should",
-    "so",
-    "switch",
-    "takes",
-    "that",
-    "the",
-    "then",
-    "to",
-    "value",
-    "via",
-    "was",
-    "when",
-    "which",
-    "will",
-    "with",
-    "without",
-    "works",
-    "would",
-];
-
 /// Code is looked at no further than this.
 const LOOK: usize = 256;
 
-/// Decides whether to redact the value of a name.
+/// Reports whether the value of a name is a secret.
 pub(super) fn is_secret_value(value: &str, name: &str, class: SecretClass, place: ValuePlace) -> bool {
     let expands = place != ValuePlace::Quoted { expands: false };
     if value.contains(MARK) || is_reference(value, expands) || is_placeholder(value) {
@@ -161,7 +32,7 @@ pub(super) fn is_secret_value(value: &str, name: &str, class: SecretClass, place
         return value.contains("://") || value.contains('@') || value.contains(';');
     }
     let lower = start(value, 32).to_ascii_lowercase();
-    if WORDS.contains(&lower.as_str()) || value.eq_ignore_ascii_case(name) || is_elsewhere(value) {
+    if holds(&WORDS.values, &lower) || value.eq_ignore_ascii_case(name) || is_elsewhere(value) {
         return false;
     }
     if let SecretClass::Maybe(_) = class
@@ -172,14 +43,14 @@ pub(super) fn is_secret_value(value: &str, name: &str, class: SecretClass, place
     }
     match place {
         ValuePlace::Quoted { .. } => quoted(value, class),
-        ValuePlace::Flag if PROSE.contains(&lower.as_str()) => false,
+        ValuePlace::Flag if holds(&WORDS.prose, &lower) => false,
         _ if starts_like_code(value, place) => false,
         ValuePlace::Env | ValuePlace::Flag => text(value, class, place),
         ValuePlace::Line | ValuePlace::Code => code(value, class, place),
     }
 }
 
-/// `$TOKEN`, `${TOKEN}`, `{{ token }}`, `%TOKEN%`, `<token>`: where a value comes from, not the value.
+/// Reports whether a value is a reference to its source: `$TOKEN`, `${TOKEN}`, `{{ token }}`, `%TOKEN%`, `<token>`.
 pub(super) fn is_reference(value: &str, expands: bool) -> bool {
     let name = |text: &str| {
         let is_name = |byte: u8| byte.is_ascii_alphanumeric() || byte == b'_';
@@ -203,7 +74,7 @@ pub(super) fn is_reference(value: &str, expands: bool) -> bool {
         || (inside('%', '%') && name(value.trim_matches('%')))
 }
 
-/// `xxxx`, `****`, `...`, `your-token-here`: what an example says.
+/// Reports whether a value is a placeholder of an example: `xxxx`, `****`, `...`, `your-token-here`.
 pub(super) fn is_placeholder(value: &str) -> bool {
     let dull = |c: char| matches!(c, 'x' | 'X' | '*' | '.' | '-' | '_' | '#' | '?' | '•' | '…' | '=' | ' ');
     if value.chars().all(dull) {
@@ -217,7 +88,7 @@ pub(super) fn is_placeholder(value: &str) -> bool {
             .any(|word| lower.contains(word))
 }
 
-/// A file, an address or a digest.
+/// Reports whether a value is a file, an address or a digest.
 fn is_elsewhere(value: &str) -> bool {
     let path = ["/", "./", "../", "~/"].iter().any(|begin| value.starts_with(begin))
         && !value.contains(['+', '='])
@@ -242,7 +113,7 @@ fn quoted(value: &str, class: SecretClass) -> bool {
     !(is_name && mentions_secret(value) && (!password || shouts))
 }
 
-/// Checks whether an unquoted value is a call, a type or a path of names: `get_token()`, `Option<String>`,
+/// Reports whether an unquoted value is a call, a type or a path of names: `get_token()`, `Option<String>`,
 /// `config.token`.
 fn starts_like_code(value: &str, place: ValuePlace) -> bool {
     let value = start(value, LOOK);
@@ -264,7 +135,7 @@ fn starts_like_code(value: &str, place: ValuePlace) -> bool {
     calls || typed || names.contains("::") || (names.trim_end_matches(['.', ':']).contains('.') && plain)
 }
 
-/// In an environment file or behind a flag.
+/// Reports whether a value in an environment file or after a flag is a secret.
 fn text(value: &str, class: SecretClass, place: ValuePlace) -> bool {
     if class == SecretClass::Password {
         let metavar = value.len() > 1 && value.bytes().all(|byte| byte.is_ascii_uppercase() || byte == b'_');
@@ -275,7 +146,7 @@ fn text(value: &str, class: SecretClass, place: ValuePlace) -> bool {
     value.len() >= 4 && !is_amount(value) && !(is_name && (metavar || mentions_secret(value)))
 }
 
-/// Where most is code: only what code would not be.
+/// Reports whether a value in code is a secret: only if it cannot be code.
 fn code(value: &str, class: SecretClass, place: ValuePlace) -> bool {
     let password = class == SecretClass::Password;
     let value = start(value, LOOK);
@@ -306,7 +177,8 @@ fn code(value: &str, class: SecretClass, place: ValuePlace) -> bool {
     (has_digit(value) && value.len() >= 6) || (odd && value.len() >= if password { 5 } else { 12 })
 }
 
-/// A number, with or without a unit: `4096`, `1_000`, `0.5`, `200k`. Long ones are no amounts.
+/// Reports whether a value is a number, with or without a unit: `4096`, `1_000`, `0.5`, `200k`. Long numbers do not
+/// count.
 fn is_amount(value: &str) -> bool {
     let digits = value.trim_end_matches(['k', 'K', 'm', 'M', '%', 's']);
     value.len() < 10
@@ -322,7 +194,7 @@ fn has_letter(value: &str) -> bool {
     value.bytes().any(|byte| byte.is_ascii_alphabetic())
 }
 
-/// At most so many bytes from the beginning.
+/// Returns the beginning of a value, at most `length` bytes.
 fn start(value: &str, length: usize) -> &str {
     &value[..value.floor_char_boundary(length)]
 }

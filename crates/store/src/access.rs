@@ -1,4 +1,4 @@
-//! Tokens and grants: who may come in over the network, and what was allowed always.
+//! Tokens and grants: credentials for the network, and rules from clearances that were allowed always.
 
 use rusqlite::{Connection, Row, params};
 
@@ -13,7 +13,7 @@ const TOKEN: &str =
 const GRANT: &str =
     "g.id, g.rule, g.clearance, g.created_by, g.created_at, g.expires_at, g.revoked_at, g.key FROM grants g";
 
-/// A token and what its secret hashes to.
+/// A token and the hash of its secret.
 #[derive(Debug, Clone)]
 pub struct StoredToken {
     pub token: Token,
@@ -42,17 +42,17 @@ impl Store {
         .await
     }
 
-    /// Newest first.
+    /// Returns all tokens, newest first.
     pub async fn tokens(&self) -> Result<Vec<StoredToken>, StoreError> {
         self.read(|connection| list(connection, TOKEN, "t", token)).await
     }
 
-    /// By id, by the name of its owner, or by a unique prefix of an id. A name means the owner's tokens that are not
-    /// revoked, as long as there is one.
+    /// Finds a token by id, by the name of its owner, or by a unique prefix of an id. A name selects the owner's
+    /// unrevoked tokens, if there are any.
     pub async fn token(&self, typed: String) -> Result<IdLookup<StoredToken>, StoreError> {
         self.read(move |connection| {
             let id = |known: &StoredToken| known.token.id.to_string();
-            // Nobody's name takes the place of an id.
+            // A name that looks like an id must not shadow that id.
             let is_id = typed.parse::<TokenId>().is_ok();
             for scope in ["t.revoked_at IS NULL", "1"].into_iter().filter(|_| !is_id) {
                 let sql = format!("SELECT {TOKEN} WHERE t.name = ?1 AND {scope} ORDER BY t.key DESC");
@@ -106,7 +106,7 @@ impl Store {
         .await
     }
 
-    /// Newest first.
+    /// Returns all grants, newest first.
     pub async fn grants(&self) -> Result<Vec<Grant>, StoreError> {
         self.read(|connection| list(connection, GRANT, "g", grant)).await
     }

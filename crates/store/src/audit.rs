@@ -1,4 +1,4 @@
-//! The audit: rows that are only ever added, each with a hash of itself and of the row before.
+//! The audit: append-only rows, each with a hash of itself and of the row before.
 
 mod anchor;
 mod head;
@@ -22,7 +22,7 @@ type Hash = [u8; 32];
 const BEGINNING: Hash = [0; 32];
 const COUNTER_REMOVED: StoreError = StoreError::Corrupt { what: "the counter of the audit" };
 
-/// Which rows to list: oldest first, or newest first those `before` one.
+/// A selection of rows: oldest first, or newest first those `before` one.
 #[derive(Debug, Clone, Default)]
 pub struct AuditFilter {
     pub after: u64,
@@ -31,9 +31,9 @@ pub struct AuditFilter {
     pub session: Option<SessionId>,
 }
 
-/// Adds a row, in the transaction of what it tells about.
+/// Appends a row, in the transaction of the change that it records.
 pub(super) fn append(connection: &Connection, entry: &NewAuditRow) -> Result<(), StoreError> {
-    // By the counter and not by the last row: numbers of rows that were removed are not used again. The transaction has begun
+    // From the counter and not from the last row: numbers of removed rows are not used again. The transaction began
     // with a check that both agree.
     let AuditHead { n, hash: previous } = head_of(connection)?;
     let n = n + 1;
@@ -53,12 +53,12 @@ pub(super) fn append(connection: &Connection, entry: &NewAuditRow) -> Result<(),
     head::advance(connection, n, &hash)
 }
 
-/// The head of the chain in this transaction.
+/// Returns the head of the chain in this transaction.
 pub(super) fn head_of(connection: &Connection) -> Result<AuditHead, StoreError> {
     head::counter(connection)?.ok_or(COUNTER_REMOVED)
 }
 
-/// Everything that a row's hash is made of.
+/// The input of a row's hash.
 struct ChainLink<'a> {
     n: i64,
     at: i64,
@@ -66,12 +66,12 @@ struct ChainLink<'a> {
     by: &'a str,
     session: Option<&'a str>,
     data: &'a str,
-    /// The stored hash of the previous row, even if somebody has changed it: this row is still appended, and
-    /// verification names the changed one.
+    /// The stored hash of the previous row, even if that row was changed: this row is still appended, and verification
+    /// names the changed one.
     previous: &'a [u8],
 }
 
-/// Each field with its length, so that no two rows read the same.
+/// Hashes each field with its length, so that no two rows have the same input.
 fn hash(link: &ChainLink<'_>) -> Hash {
     let mut context = Context::new(&SHA256);
     context.update(link.previous);
@@ -86,17 +86,17 @@ fn hash(link: &ChainLink<'_>) -> Hash {
 }
 
 impl Store {
-    /// The head that this process has committed last.
+    /// Returns the head that this process has committed last.
     fn audit_head(&self) -> Option<AuditHead> {
         self.audit_head.borrow().clone()
     }
 
-    /// Adds a row that stands for itself.
+    /// Appends a row in a transaction of its own.
     pub async fn audit(&self, entry: NewAuditRow) -> Result<(), StoreError> {
         self.transact(move |connection| append(connection, &entry)).await
     }
 
-    /// A page of the audit.
+    /// Returns a page of the audit.
     pub async fn audit_rows(&self, filter: AuditFilter, limit: usize) -> Result<Vec<AuditRow>, StoreError> {
         self.read(move |connection| {
             let order = if filter.before.is_some() { "DESC" } else { "ASC" };
@@ -115,9 +115,9 @@ impl Store {
         .await
     }
 
-    /// Looks at every row and every link between them.
+    /// Verifies every row and every link between them.
     pub async fn verify_audit(&self) -> Result<AuditVerification, StoreError> {
-        // Before the snapshot is taken: what was committed before must be in it.
+        // Read before the snapshot is taken: the snapshot must contain all that was committed before.
         let known = self.audit_head();
         let anchor = self.anchor.clone();
         self.read(move |connection| verify::verify(connection, known.as_ref(), anchor.as_deref())).await

@@ -1,9 +1,9 @@
-//! A copy of the database, made while the daemon works.
+//! A copy of the database, made while the daemon is running.
 //!
-//! One read transaction on the source lasts as long as the copy. New commits go to the write-ahead log meanwhile: the copy
-//! neither sees them nor starts over. (`sqlite3_backup_step` ends only a transaction that it has begun itself, and `SQLite`
-//! restarts a copy only when its source connection begins a transaction and finds the file changed.) The price: the log
-//! cannot be emptied before the copy is done, so its growth has a bound.
+//! One read transaction on the source lasts as long as the copy. New commits go to the write-ahead log meanwhile: the
+//! copy neither sees them nor starts over. (`sqlite3_backup_step` ends only a transaction that it has begun itself, and
+//! `SQLite` restarts a copy only when its source connection begins a transaction and finds the file changed.) The
+//! price: the log cannot be emptied before the copy is done, so its growth is bounded.
 
 use std::fs::{File, OpenOptions};
 use std::os::unix::fs::OpenOptionsExt;
@@ -18,19 +18,19 @@ use tokio_util::sync::CancellationToken;
 use super::{Store, StoreError, audit, schema};
 use intercom_types::Time;
 
-/// 4 MiB: after each of them a copy that nobody wants any more ends.
+/// The pages copied at once, 4 MiB; after each piece, an abandoned copy ends.
 const PAGES_AT_ONCE: i32 = 1024;
 const MIB: u64 = 1024 * 1024;
-/// The maximum growth of the write-ahead log during one copy. Beyond it the copy stops: agents matter more.
+/// The maximum growth of the write-ahead log during one copy. Beyond it the copy fails: agents have priority.
 const MAX_LOG_GROWTH: u64 = 1024 * MIB;
 
-/// A copy to be made, and how far it is.
+/// A requested copy, and its progress.
 #[derive(Debug)]
 pub struct BackupJob {
     pub to: PathBuf,
-    /// A file that is there already is replaced, once the new one is complete.
+    /// Replaces an existing file, once the new one is complete.
     pub replace: bool,
-    /// Bytes that must stay free beside the copy.
+    /// The number of bytes that must stay free beside the copy.
     pub keep_free: u64,
     copied: AtomicU64,
     total: AtomicU64,
@@ -41,7 +41,7 @@ impl BackupJob {
         Self { to, replace, keep_free, copied: AtomicU64::new(0), total: AtomicU64::new(0) }
     }
 
-    /// Bytes copied so far, and bytes in all.
+    /// Returns the bytes copied so far, and all bytes.
     pub fn progress(&self) -> (u64, u64) {
         (self.copied.load(Ordering::Relaxed), self.total.load(Ordering::Relaxed))
     }
@@ -56,8 +56,8 @@ pub struct DatabaseCopy {
 }
 
 impl Store {
-    /// A consistent copy of everything. A caller that drops this ends the copy, and nothing is left of it. `job` is shared
-    /// with the copying thread and is released when the last file of an unfinished copy is gone.
+    /// Creates a consistent copy. Dropping the future cancels the copy and removes its files. `job` is shared with the
+    /// copying thread and is released when the last file of an unfinished copy is removed.
     pub async fn backup(&self, job: Arc<BackupJob>) -> Result<DatabaseCopy, StoreError> {
         let (from, name) = (self.path().to_owned(), self.name.clone());
         let abandoned = CancellationToken::new();
@@ -88,7 +88,8 @@ fn copy(
     check_room(job, bytes_of(pages))?;
     let partial = PartialFile::create(&job.to)?;
     let mut target = Connection::open(&partial.0).map_err(failed)?;
-    // An unfinished copy is removed, so it needs neither a journal nor a flush; the complete file is flushed at the end.
+    // An unfinished copy is removed, so it needs neither a journal nor a flush; the complete file is flushed at the
+    // end.
     target.pragma_update(None, "journal_mode", "off").map_err(failed)?;
     target.pragma_update(None, "synchronous", "off").map_err(failed)?;
     let log = LogGrowth::of(from);
@@ -97,7 +98,7 @@ fn copy(
     loop {
         intercom_failpoint::visit("backup.step");
         if abandoned.is_cancelled() {
-            return Err(failed("the caller has gone"));
+            return Err(failed("the copy was cancelled"));
         }
         let step = backup.step(PAGES_AT_ONCE).map_err(failed)?;
         let progress = backup.progress();
@@ -113,7 +114,8 @@ fn copy(
                 )));
             }
             StepResult::More => {}
-            // Nobody else uses the target, and readers of a write-ahead log do not wait: not for long, then.
+            // Busy or locked: the target is private, and readers of a write-ahead log do not wait, so this cannot last
+            // long.
             _ => std::thread::sleep(std::time::Duration::from_millis(1)),
         }
     }
@@ -127,7 +129,7 @@ fn copy(
 
 #[allow(clippy::useless_conversion, reason = "a count of blocks has 32 bits on some systems")]
 fn check_room(job: &BackupJob, bytes: u64) -> Result<(), StoreError> {
-    // If the directory is not there, creating the file says so.
+    // If the directory does not exist, creating the file reports it.
     let Some(Ok(stat)) = job.to.parent().map(nix::sys::statvfs::statvfs) else { return Ok(()) };
     let free = u64::from(stat.blocks_available()).saturating_mul(stat.fragment_size());
     let needed = bytes.saturating_add(job.keep_free);
@@ -142,7 +144,7 @@ fn check_room(job: &BackupJob, bytes: u64) -> Result<(), StoreError> {
     )))
 }
 
-/// Gives the copy its name, once it is one file that stands for itself and is on the disk.
+/// Renames the finished copy to its target, once it is a single file and on the disk.
 fn complete(partial: &PartialFile, job: &BackupJob) -> Result<(), StoreError> {
     let target = Connection::open(&partial.0).map_err(failed)?;
     target.pragma_update(None, "journal_mode", "delete").map_err(failed)?;
@@ -155,7 +157,7 @@ fn complete(partial: &PartialFile, job: &BackupJob) -> Result<(), StoreError> {
         match std::fs::hard_link(&partial.0, &job.to) {
             Ok(()) => {}
             Err(error) if error.kind() == std::io::ErrorKind::AlreadyExists => return Err(failed(error)),
-            // A file system without links.
+            // The file system has no hard links.
             Err(_) => std::fs::rename(&partial.0, &job.to).map_err(failed)?,
         }
     }
@@ -178,11 +180,11 @@ impl PartialFile {
 
 impl Drop for PartialFile {
     fn drop(&mut self) {
-        std::fs::remove_file(&self.0).ok(); // it was renamed, or there is nothing more that we can do
+        std::fs::remove_file(&self.0).ok(); // it was renamed, or nothing more can be done
     }
 }
 
-/// The size of the write-ahead log since a moment.
+/// The growth of the write-ahead log since a point in time.
 struct LogGrowth {
     path: PathBuf,
     before: u64,

@@ -1,4 +1,4 @@
-//! The bell: tells readers that there is something new in the log. It carries a number, never the news itself.
+//! The bell: notifies readers of new events in the log. It carries a sequence number, never the events themselves.
 
 use std::collections::HashMap;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
@@ -7,11 +7,11 @@ use tokio::sync::watch;
 
 use intercom_types::SessionId;
 
-/// Rung after each commit with the newest seq.
+/// The bell, rung after each commit with the newest seq.
 #[derive(Debug, Clone)]
 pub struct Bell {
     all: watch::Sender<u64>,
-    /// The sessions that somebody listens to; locked for the moment of a look.
+    /// The sessions with listeners; locked only for a lookup.
     each: Arc<Mutex<HashMap<SessionId, watch::Sender<u64>>>>,
 }
 
@@ -24,7 +24,7 @@ impl Bell {
         ring(&self.all, seq);
     }
 
-    /// For those who listen to this session only.
+    /// Rings for the listeners of this session only.
     pub fn ring_for(&self, session: SessionId, seq: u64) {
         let mut each = self.each();
         let Some(one) = each.get(&session) else { return };
@@ -35,12 +35,12 @@ impl Bell {
         }
     }
 
-    /// A slow listener misses rings, not news: it reads the store from where it stopped.
+    /// Listens to all sessions. A slow listener misses rings, not events: it reads the store from its last position.
     pub fn listen(&self) -> BellListener {
         BellListener(self.all.subscribe())
     }
 
-    /// Hears of one session only, so that many listeners are not all woken by each of many sessions.
+    /// Listens to one session only, so that an event does not wake the listeners of all other sessions.
     pub fn listen_to(&self, session: SessionId) -> BellListener {
         let mut each = self.each();
         each.retain(|_, one| one.receiver_count() > 0);
@@ -55,9 +55,9 @@ impl Bell {
 
 fn ring(bell: &watch::Sender<u64>, seq: u64) {
     bell.send_if_modified(|newest| {
-        let news = seq > *newest;
+        let is_new = seq > *newest;
         *newest = seq.max(*newest);
-        news
+        is_new
     });
 }
 
@@ -71,12 +71,12 @@ impl Default for Bell {
 pub struct BellListener(watch::Receiver<u64>);
 
 impl BellListener {
-    /// The newest seq that was rung; what follows counts as news.
+    /// Returns the newest seq that was rung, and marks it as seen.
     pub fn newest(&mut self) -> u64 {
         *self.0.borrow_and_update()
     }
 
-    /// Waits for a ring since the last look. `false` when there will be none any more.
+    /// Waits for a ring since the last call. `false` if the bell was dropped.
     pub async fn wait_for_ring(&mut self) -> bool {
         self.0.changed().await.is_ok()
     }

@@ -1,4 +1,5 @@
-//! Moves what was committed from the write-ahead log into the database file, beside the writer: nobody waits for it.
+//! The checkpoint thread: moves committed pages from the write-ahead log into the database file, in parallel with the
+//! writer, so that no commit waits for it.
 
 use std::path::Path;
 use std::sync::mpsc::{self, Receiver, SyncSender};
@@ -10,7 +11,7 @@ use super::{StoreError, schema};
 
 /// The number of rows from one checkpoint to the next: some megabytes of log.
 const ROWS: usize = 4000;
-/// A commit writes pages of its own, whatever its rows.
+/// The fixed cost of a commit, in rows: it writes some pages regardless of its rows.
 const ROWS_OF_A_COMMIT: usize = 4;
 
 pub(super) struct CheckpointThread {
@@ -31,11 +32,11 @@ impl CheckpointThread {
         Ok(Self { wake: Some(wake), thread: Some(thread), rows: 0 })
     }
 
-    /// Called after each commit.
+    /// Counts the rows of a commit and wakes the thread when it is time.
     pub(super) fn committed(&mut self, rows: usize) {
         self.rows += rows + ROWS_OF_A_COMMIT;
         if let Some(wake) = self.wake.as_ref().filter(|_| self.rows >= ROWS) {
-            wake.try_send(()).ok(); // it is awake already, or will wake and see this too
+            wake.try_send(()).ok(); // it is awake already, or will see this when it wakes
             self.rows = 0;
         }
     }
@@ -52,10 +53,10 @@ impl Drop for CheckpointThread {
 
 fn run(connection: &Connection, woken: &Receiver<()>) {
     while woken.recv().is_ok() {
-        // Passive: takes no lock that the writer or a reader needs, and does as much as it can without one.
+        // Passive: takes no lock that the writer or a reader needs, and does as much as possible without one.
         let done = connection.query_row("PRAGMA wal_checkpoint(PASSIVE)", [], |_| Ok(()));
         if let Err(error) = done {
-            tracing::warn!(%error, "the database's log was not moved into it; it grows until that works");
+            tracing::warn!(%error, "the write-ahead log could not be checkpointed; it grows until that succeeds");
         }
     }
 }

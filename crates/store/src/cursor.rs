@@ -1,4 +1,4 @@
-//! The positions in the log of the consumers that pass it on.
+//! The positions in the log of the consumers that forward it.
 
 use rusqlite::{Connection, OptionalExtension, params};
 

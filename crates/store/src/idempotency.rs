@@ -1,17 +1,17 @@
-//! Answers that are given again when a request is repeated with the same `Idempotency-Key`.
+//! Recorded answers for requests that are repeated with the same `Idempotency-Key`.
 
 use rusqlite::{OptionalExtension, params};
 
 use super::{Store, StoreError};
 use intercom_types::Time;
 
-/// For how long a key is honoured.
+/// The lifetime of a key.
 const DAY_MILLIS: i64 = 24 * 60 * 60 * 1000;
 
-/// An answer as it was given the first time.
+/// The first answer to a request.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct IdempotentResponse {
-    /// The fingerprint of the request: the same key with another request is the caller's mistake.
+    /// The fingerprint of the request: the same key with another request is an error of the caller.
     pub fingerprint: String,
     pub status: u16,
     pub body: String,

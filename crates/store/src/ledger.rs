@@ -1,4 +1,4 @@
-//! Clearances, questions and prompts: changed in step with the log, read by every bridge.
+//! Clearances, questions and prompts: updated in the transactions of the log, and read by every bridge.
 
 use std::path::PathBuf;
 
@@ -22,14 +22,14 @@ const QUESTION: &str =
 const PROMPT: &str = "p.id, s.id, p.text, p.state, p.cause, p.by, p.at, p.delivered_at, p.place, p.key
     FROM prompts p JOIN sessions s ON s.key = p.session";
 
-/// Which clearances to list, newest first.
+/// A selection of clearances, newest first.
 #[derive(Debug, Clone, Default)]
 pub struct ClearanceFilter {
     pub status: Option<ClearanceStatus>,
     pub session: Option<SessionId>,
 }
 
-/// A request for a clearance, with what else policy looks at.
+/// A request for a clearance, with the other input of policy.
 #[derive(Debug, Clone)]
 pub struct StoredRequest {
     pub key: i64,
@@ -38,7 +38,7 @@ pub struct StoredRequest {
     pub workspace: PathBuf,
 }
 
-/// Which questions to list, newest first.
+/// A selection of questions, newest first.
 #[derive(Debug, Clone, Default)]
 pub struct QuestionFilter {
     pub status: Option<QuestionStatus>,
@@ -46,7 +46,7 @@ pub struct QuestionFilter {
 }
 
 impl Store {
-    /// By id or a unique prefix of one.
+    /// Finds a clearance by id or a unique prefix of one.
     pub async fn clearance(&self, typed: String) -> Result<IdLookup<Clearance>, StoreError> {
         self.read(move |connection| {
             find(connection, CLEARANCE, "c", ClearanceId::PREFIX, &typed, clearance, |c| c.id.to_string())
@@ -68,7 +68,7 @@ impl Store {
         .await
     }
 
-    /// All that a prompt is made of, if that is more than its words.
+    /// Returns the complete content of a prompt, if that is more than text.
     pub async fn content(&self, id: PromptId) -> Result<Option<Content>, StoreError> {
         self.read(move |connection| {
             let raw: Option<String> = connection
@@ -169,7 +169,7 @@ fn clearance(row: &Row<'_>) -> Result<(Clearance, i64), StoreError> {
         outcome: row.get(20)?,
         tool: row.get(21)?,
         command: row.get(22)?,
-        // Rows of the first schema have no opinion of ours.
+        // Rows of the first schema have no computed risk.
         computed_risk: row
             .get::<_, Option<String>>(23)?
             .as_deref()

@@ -1,7 +1,9 @@
-//! The database (`SQLite`): the log, the ledger, snapshots. One writer thread commits in groups; readers have their own connections.
+//! The database (`SQLite`): the log, the ledger, snapshots. One writer thread commits in groups; readers have their own
+//! connections.
 //!
-//! A write is one session's share of a transaction: its events, ledger changes, outgoing messages, snapshot and
-//! journal offset are committed together or not at all. The answer comes after the commit.
+//! A write is one session's share of a transaction: its events, ledger changes, outgoing messages, snapshot and journal
+//! offset are committed together or not at all. The answer comes after the commit. `writer` describes the queues and
+//! the order of commits.
 
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
@@ -54,21 +56,21 @@ use crate::bus::Bell;
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub enum StoreError {
     /// Nothing was changed; the same call may succeed later.
-    #[error("the database does not work at the moment: {0}")]
+    #[error("the database is unavailable: {0}")]
     Unavailable(String),
-    /// A compare-and-set found something else than expected; nothing was changed.
-    #[error("{0} is not pending any more")]
+    /// A compare-and-set found another state than expected; nothing was changed.
+    #[error("{0} is no longer pending")]
     Conflict(String),
-    /// Retention was faster.
+    /// Retention has removed the session.
     #[error("the session was removed: it had ended long ago")]
     Removed,
-    #[error("{what} in the database is not readable")]
+    #[error("{what} in the database is unreadable")]
     Corrupt { what: &'static str },
-    #[error("the database {path} has schema version {found}; this intercom knows versions up to {known}")]
+    #[error("the database {path} has schema version {found}; this intercom supports versions up to {known}")]
     Newer { path: PathBuf, found: i64, known: i64 },
     #[error("this file is {0}")]
     Unusable(&'static str),
-    /// The copy, not the database.
+    /// A failure of the copy, not of the database.
     #[error("{0}")]
     Copy(String),
     #[error("the audit's anchor file {0}")]
@@ -103,7 +105,7 @@ impl Store {
         Self::open_anchored(path, bell, None)
     }
 
-    /// The same, with a file outside of the database that keeps the heads of the audit chain.
+    /// Like [`Self::open`], with a file outside of the database that records the heads of the audit chain.
     pub fn open_anchored(path: &Path, bell: Bell, anchor: Option<&Path>) -> Result<Self, StoreError> {
         let (connection, name) = schema::open(path)?;
         let checkpoints = checkpoint::CheckpointThread::start(&name)?;
@@ -124,24 +126,24 @@ impl Store {
         })
     }
 
-    /// The reason why nothing can be written at the moment.
+    /// Returns the reason why the database cannot be written at the moment.
     pub fn write_failure(&self) -> Option<String> {
         self.write_failure.borrow().clone()
     }
 
-    /// Tries again if the last transaction failed, so that the end of a failure is noticed also when nobody writes.
+    /// Retries if the last transaction failed, so that the end of a failure is noticed even without other writes.
     pub async fn probe_failure(&self) -> Option<String> {
         self.write_failure()?;
-        self.transact(|_| Ok(())).await.ok(); // the failure stays known
+        self.transact(|_| Ok(())).await.ok(); // the failure stays recorded
         self.write_failure()
     }
 
-    /// The head of the audit chain, each time that it has moved.
+    /// Watches the head of the audit chain.
     pub fn audit_heads(&self) -> watch::Receiver<Option<AuditHead>> {
         self.audit_head.clone()
     }
 
-    /// Commits one session's share. On `Err` nothing of it is there, and the same write may be tried again.
+    /// Commits one session's share. On `Err` none of it was stored, and the same write may be retried.
     pub async fn write(&self, write: Arc<SessionWrite>) -> Result<(), StoreError> {
         self.writer.write(write).await
     }

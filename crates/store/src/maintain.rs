@@ -6,7 +6,7 @@ use serde_json::json;
 use super::{Store, StoreError, audit, stats};
 use intercom_types::{Json, NewAuditRow, Phase, SessionId, Time};
 
-/// The number of events that one transaction deletes, so that nobody waits long for the writer.
+/// The number of events that one transaction deletes: small enough that other writes do not wait long.
 const CHUNK: i64 = 5000;
 const DAY_MILLIS: i64 = 24 * 60 * 60 * 1000;
 
@@ -18,18 +18,19 @@ pub struct SweepResult {
 }
 
 impl Store {
-    /// Removes ended sessions older than `days` and, oldest first, as many as it takes to hold at most `max_bytes` of
-    /// events (0: no limit). A session goes as a whole and at once for readers; its events are deleted in pieces.
+    /// Removes ended sessions older than `days` and, oldest first, as many as necessary to keep at most `max_bytes` of
+    /// events (0: no limit). For readers, a session disappears completely and at once; its events are deleted in
+    /// pieces.
     pub async fn sweep(&self, days: u64, max_bytes: u64, now: Time) -> Result<SweepResult, StoreError> {
         let sessions =
             self.transact(move |connection| discard_expired(connection, days, max_bytes, now)).await?;
         Ok(SweepResult { sessions, events: self.empty_trash().await? })
     }
 
-    /// Removes one session that has ended, likewise, and says so in the audit. `false` if it has not ended.
+    /// Removes one ended session in the same way and records it in the audit. `false` if it has not ended.
     pub async fn remove(&self, id: SessionId, by: String, now: Time) -> Result<bool, StoreError> {
         let removed = self.transact(move |connection| remove(connection, id, by, now)).await?;
-        self.empty_trash().await?; // what is left of it if this is given up, the next sweep deletes
+        self.empty_trash().await?; // if this is cancelled, the next sweep deletes the rest
         Ok(removed)
     }
 
@@ -100,7 +101,7 @@ fn remove(connection: &Connection, id: SessionId, by: String, now: Time) -> Resu
             Ok((row.get::<_, i64>(0)?, row.get::<_, String>(1)?, about))
         })
         .optional()?;
-    let Some((key, phase, about)) = found else { return Ok(true) }; // somebody was faster
+    let Some((key, phase, about)) = found else { return Ok(true) }; // another caller has removed it
     if phase != Phase::Ended.as_str() {
         return Ok(false);
     }

@@ -1,4 +1,4 @@
-//! Connections for reading: a few, opened when needed, used from blocking threads.
+//! The pool of read connections: a few, opened on demand, used from blocking threads.
 
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex, PoisonError};
@@ -8,7 +8,7 @@ use tokio::sync::Semaphore;
 
 use super::{Store, StoreError, schema};
 
-/// The maximum of concurrent reads; the others wait.
+/// The maximum number of concurrent reads; further ones wait.
 const READERS: usize = 4;
 
 #[derive(Debug, Clone)]
@@ -18,7 +18,7 @@ pub(super) struct ReaderPool(Arc<PoolShared>);
 struct PoolShared {
     path: PathBuf,
     turns: Arc<Semaphore>,
-    /// Guards the list for the moment of a push or a pop.
+    /// Idle connections; locked only for a push or a pop.
     idle: Mutex<Vec<Connection>>,
 }
 
@@ -30,7 +30,7 @@ impl ReaderPool {
 }
 
 impl Store {
-    /// Runs `query` on a connection of its own; it sees what is committed, and only that.
+    /// Runs `query` on a connection of its own; it sees one committed state, however many statements it has.
     pub(super) async fn read<T, F>(&self, query: F) -> Result<T, StoreError>
     where
         T: Send + 'static,
@@ -44,9 +44,14 @@ impl Store {
                 Some(connection) => connection,
                 None => schema::open_reader(&shared.path)?,
             };
-            let result = query(&connection);
+            // One snapshot for all statements of a query: between two of them the writer may commit, or retention remove rows.
+            // An answer made of both states tells of events that never were, or skips some that are.
+            let result = match connection.unchecked_transaction() {
+                Ok(snapshot) => query(&snapshot),
+                Err(error) => Err(error.into()),
+            };
             shared.idle.lock().unwrap_or_else(PoisonError::into_inner).push(connection);
-            drop(turn); // here, and not with a caller that has hung up
+            drop(turn); // released by this thread, and not when a caller drops its future
             result
         })
         .await;

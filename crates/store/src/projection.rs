@@ -1,8 +1,8 @@
-//! The ledger as a projection of the log: what an event means for the rows of clearances, questions and prompts.
+//! The ledger as a projection of the log: the effect of each event on the rows of clearances, questions and prompts.
 //!
-//! [`apply`] runs in the transaction that logs the event, before the event is logged. An event that ends a pending row compares
-//! and sets: it applies to a row that is pending, or fails, and then it is not logged either. `rebuild` runs the same function
-//! over a whole log, so there is no second account of what a row should say.
+//! [`apply`] runs in the transaction that logs the event, before the event is logged. An event that ends a pending row
+//! compares and sets: it applies to a pending row, or fails, and then it is not logged either. `rebuild` runs the same
+//! function over a whole log, so there is no second implementation.
 
 use rusqlite::{Connection, ToSql, params};
 use serde::Serialize;
@@ -17,10 +17,10 @@ use intercom_types::{
     QuestionStatus, Risk, Time,
 };
 
-/// Those who decide a request that nobody decided in time.
+/// The author of the decision about a request that expired.
 const CLOCK: (&str, &str) = ("intercom", "time limit");
 
-/// Changes the rows of one session as its event says.
+/// Applies an event to the rows of its session.
 pub(super) fn apply(
     connection: &Connection,
     session: i64,
@@ -67,8 +67,8 @@ pub(super) fn apply(
         }
         Event::PromptAmended(amended) => rows.amend_prompt(amended),
         Event::AgentReady(ready) => match (&ready.agent, &ready.command_fingerprint) {
-            (Some(told), Some(fingerprint)) => {
-                capability_cache::cache_capabilities(connection, session, fingerprint, told)
+            (Some(capabilities), Some(fingerprint)) => {
+                capability_cache::cache_capabilities(connection, session, fingerprint, capabilities)
             }
             _ => Ok(()),
         },
@@ -88,7 +88,7 @@ impl LedgerRows<'_> {
         Ok(self.connection.prepare_cached(sql)?.execute(values)?)
     }
 
-    /// Changes the row of `id`, which must be pending: somebody else may have been first.
+    /// Updates the row of `id`, which must be pending: another decision may have come first.
     fn swap(&self, sql: &str, id: &impl std::fmt::Display, values: &[&dyn ToSql]) -> Result<(), StoreError> {
         match self.run(sql, values)? {
             1 => Ok(()),
@@ -157,7 +157,8 @@ impl LedgerRows<'_> {
         )
     }
 
-    /// A withdrawn request has no answer. An expired one has: the agent is told what was configured.
+    /// Closes a clearance. A withdrawn request has no answer; an expired one has: the agent receives the configured
+    /// one.
     fn close_clearance(&self, closed: &ClearanceClosed) -> Result<(), StoreError> {
         let ClearanceClosed { clearance: id, status, decision, reason, option, .. } = closed;
         if decision.is_none() {

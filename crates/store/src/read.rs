@@ -1,4 +1,4 @@
-//! Reading: sessions, events, and the pages and look-ups that all tables share.
+//! Reads of sessions and events, and the paging and look-ups that all tables share.
 
 use std::str::FromStr;
 
@@ -10,7 +10,7 @@ use intercom_types::{
     AgentInfo, EventKind, Exit, Json, LoggedEvent, Phase, Preset, SessionId, SessionRecord, Time, Turn,
 };
 
-/// A page of events holds at most this much data, so that a thousand huge lines do not fill the memory.
+/// The maximum size of a page of events: a thousand huge lines must not fill the memory.
 const MAX_PAGE_BYTES: usize = 4 << 20;
 
 const SESSION: &str = "s.id, s.name, s.agent, s.protocol, s.workspace, s.phase, s.why, s.pid, s.generation, s.turn,
@@ -18,25 +18,25 @@ const SESSION: &str = "s.id, s.name, s.agent, s.protocol, s.workspace, s.phase, 
     s.ended_at, s.exit_code, s.exit_signal, s.end_reason, s.unenforced, s.watched, s.told,
     (SELECT e.at FROM events e WHERE e.session = s.key ORDER BY e.seq DESC LIMIT 1), s.preset, s.failed, s.key FROM sessions s";
 
-/// A look-up by what a person typed.
+/// The result of a look-up by an id, a name or a prefix.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum IdLookup<T> {
     One(T),
     None,
-    /// Several begin like this.
+    /// Several ids have this prefix.
     Ambiguous(Vec<String>),
 }
 
 /// A session as the store has it.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct StoredSession {
-    /// The state machine's own form.
+    /// The state in the state machine's own format.
     pub state: String,
-    /// The launch specification for a restart, in the supervisor's own form.
+    /// The launch specification for a restart, in the supervisor's own format.
     pub launch: String,
-    /// The position in its process's output up to which the log has it.
+    /// The position in its process's output up to which it is in the log.
     pub consumed: u64,
-    /// Messages that were recorded and not known to have arrived: number and bytes.
+    /// Recorded messages without a confirmation: number and bytes.
     pub outbox: Vec<(u64, Vec<u8>)>,
 }
 
@@ -45,25 +45,25 @@ pub struct StoredSession {
 pub enum SessionScope {
     All,
     NotEnded,
-    /// Those that have not ended, or that have failed while nobody has seen that yet.
+    /// Sessions that have not ended, or whose failure no operator has seen yet.
     LiveOrFailed,
 }
 
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct RowPage<T> {
     pub items: Vec<T>,
-    /// Where the next page begins, if there is one.
+    /// The key where the next page begins, if there is one.
     pub next: Option<i64>,
 }
 
-/// Everything below is gone: the oldest seq that is still there.
+/// The log was truncated: the oldest remaining seq.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct LogCutoff {
     pub oldest: u64,
 }
 
 impl Store {
-    /// By id, by name (a live session's first, then the newest), or by a unique prefix of an id.
+    /// Finds a session by id, by name (a live session first, then the newest), or by a unique prefix of an id.
     pub async fn session(&self, typed: String) -> Result<IdLookup<SessionRecord>, StoreError> {
         self.read(move |connection| {
             for scope in ["s.phase NOT IN ('ended', 'parked')", "1"] {
@@ -78,7 +78,7 @@ impl Store {
         .await
     }
 
-    /// Newest first; of one workspace, or of all.
+    /// Lists sessions, newest first; of one workspace, or of all.
     pub async fn sessions(
         &self,
         scope: SessionScope,
@@ -143,15 +143,15 @@ impl Store {
     pub async fn spent_on(&self, day: i64) -> Result<Vec<(SessionId, u64)>, StoreError> {
         self.read(move |connection| {
             let sql = "SELECT s.id, s.told FROM sessions s WHERE s.told IS NOT NULL";
-            let told: Vec<(SessionId, AgentInfo)> =
+            let infos: Vec<(SessionId, AgentInfo)> =
                 rows(connection, sql, [], |row| Ok((text_id(row, 0)?, json_or_default(row, 1)?)))?;
-            let spent = told.into_iter().map(|(id, told)| (id, told.spent.cost_on_day(day)));
+            let spent = infos.into_iter().map(|(id, info)| (id, info.spent.cost_on_day(day)));
             Ok(spent.filter(|(_, micros)| *micros > 0).collect())
         })
         .await
     }
 
-    /// Sessions that were live when the store was last written.
+    /// Returns the sessions that were live at the last write.
     pub async fn live(&self) -> Result<Vec<SessionId>, StoreError> {
         self.read(|connection| {
             let sql = "SELECT s.id FROM sessions s WHERE s.phase NOT IN ('ended', 'parked')";
@@ -160,7 +160,7 @@ impl Store {
         .await
     }
 
-    /// Events after `after`, oldest first; `Err(Cut)` if some of them are gone.
+    /// Returns events after `after`, oldest first; `Err(Cut)` if some of them were removed.
     pub async fn events(
         &self,
         after: Option<u64>,
@@ -180,7 +180,7 @@ impl Store {
                     WHERE e.seq > ?1 ORDER BY e.seq LIMIT ?2";
                 return Ok(Ok(bounded(connection, sql, params![from, signed(limit)])?));
             };
-            // A session's events go all at once with the session: what is there is complete.
+            // A session's events are removed together with the session: those of an existing session are complete.
             let sql = "SELECT e.seq, s.id, e.at, e.kind, e.data FROM sessions s JOIN events e ON e.session = s.key
                 WHERE e.seq > ?1 AND s.id = ?3 ORDER BY e.seq LIMIT ?2";
             Ok(Ok(bounded(connection, sql, params![from, signed(limit), session.to_string()])?))
@@ -188,7 +188,7 @@ impl Store {
         .await
     }
 
-    /// A session's events of these kinds up to this one, oldest first; the last `limit` of them.
+    /// Returns a session's events of these kinds up to this one, oldest first: the last `limit` of them.
     pub async fn events_of(
         &self,
         session: SessionId,
@@ -212,7 +212,7 @@ impl Store {
         .await
     }
 
-    /// The newest events of a session before this one, oldest first.
+    /// Returns the newest events of a session before this one, oldest first.
     pub async fn events_before(
         &self,
         before: u64,
@@ -247,7 +247,7 @@ fn oldest(connection: &Connection) -> Result<i64, StoreError> {
     })
 }
 
-/// Events until the page is full, by count or by size; at least one if there is one.
+/// Collects events until the page is full, by count or by size; at least one if there is one.
 fn bounded(
     connection: &Connection,
     sql: &str,
@@ -293,7 +293,7 @@ pub(super) fn rows<T>(
     Ok(out)
 }
 
-/// By a whole id or a unique prefix of one, typed with or without what all ids of its type begin with.
+/// Finds a row by a complete id or a unique prefix of one, typed with or without the prefix of its type.
 pub(super) fn find<T>(
     connection: &Connection,
     select: &str,
@@ -304,7 +304,7 @@ pub(super) fn find<T>(
     id: impl Fn(&T) -> String,
 ) -> Result<IdLookup<T>, StoreError> {
     let tail = typed.strip_prefix(prefix).unwrap_or(typed).to_ascii_lowercase();
-    // Also keeps `%` and `_` out of what is compared below.
+    // This also keeps `%` and `_` out of the comparison below.
     if tail.is_empty() || !tail.bytes().all(|byte| byte.is_ascii_alphanumeric()) {
         return Ok(IdLookup::None);
     }
@@ -323,7 +323,7 @@ pub(super) fn one_of<T>(mut found: Vec<(T, i64)>, id: impl Fn(&T) -> String) -> 
     found.pop().map_or(IdLookup::None, |(item, _)| IdLookup::One(item))
 }
 
-/// One page of a ledger table, newest first.
+/// Returns one page of a ledger table, newest first.
 #[expect(clippy::too_many_arguments, reason = "one query with its parts, used by three tables")]
 pub(super) fn page<T>(
     connection: &Connection,
@@ -335,7 +335,7 @@ pub(super) fn page<T>(
     limit: usize,
     make: impl Fn(&Row<'_>) -> Result<(T, i64), StoreError>,
 ) -> Result<RowPage<T>, StoreError> {
-    // One of our own words, and written out so that the partial index on pending rows is used.
+    // The state is one of our own words, so it needs no parameter; inlined, the partial index on pending rows is used.
     let of_state = wanted.map(|wanted| format!("AND {table}.{state} = '{wanted}'")).unwrap_or_default();
     let of_session = match session {
         Some(_) => format!("AND {table}.session = (SELECT key FROM sessions WHERE id = ?3)"),
@@ -354,7 +354,7 @@ pub(super) fn page<T>(
     Ok(cut(found, limit))
 }
 
-/// One row more than asked for was read, to know whether there is a next page.
+/// Cuts rows to a page. One row more than requested was read, to know whether there is a next page.
 fn cut<T>(mut found: Vec<(T, i64)>, limit: usize) -> RowPage<T> {
     let more = found.len() > limit;
     found.truncate(limit);
@@ -362,7 +362,7 @@ fn cut<T>(mut found: Vec<(T, i64)>, limit: usize) -> RowPage<T> {
     RowPage { items: found.into_iter().map(|(item, _)| item).collect(), next }
 }
 
-/// JSON that older rows do not have.
+/// Parses a JSON column that older rows do not have.
 fn json_or_default<T: DeserializeOwned + Default>(row: &Row<'_>, column: usize) -> Result<T, StoreError> {
     match row.get::<_, Option<String>>(column)? {
         None => Ok(T::default()),

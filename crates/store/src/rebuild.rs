@@ -1,7 +1,7 @@
-//! Makes the ledger anew from the log, for a database whose rows are damaged, and to prove that they can be made from it.
+//! Rebuilds the ledger from the log, to repair damaged rows, and to prove that the log is sufficient.
 //!
-//! The same projection as always runs over the log, into temporary tables that hide those of the ledger by their names. Then both
-//! are compared. Rows that the log does not know are kept: what wrote them may be what was lost.
+//! The normal projection runs over the log, into temporary tables that hide the ledger's by their names. Then both are
+//! compared. Rows without events are kept: those events may be what was lost.
 
 #[cfg(test)]
 mod tests;
@@ -19,36 +19,36 @@ use intercom_types::{
     RebuildProgress, Time,
 };
 
-/// Events between two reports of progress.
+/// The number of events between two reports of progress.
 const REPORT_EVERY: usize = 10_000;
 const LEDGER: [LedgerTable; 3] = [
     LedgerTable { name: "clearances", time: "requested_at" },
     LedgerTable { name: "questions", time: "asked_at" },
     LedgerTable { name: "prompts", time: "at" },
 ];
-/// Changed by the projection as well, and nothing that a log could give back: it outlives the sessions that it is from.
+/// The projection also writes this table, which cannot be rebuilt: it outlives the sessions whose agents reported it.
 const CACHE: &str = "known_agents";
 
 struct LedgerTable {
     name: &'static str,
-    /// The column by which its rows are in order.
+    /// The column that orders its rows.
     time: &'static str,
 }
 
-/// Compares the ledger of a database with its log, and replaces it if that is wanted. To replace it, no daemon may be running.
+/// Compares the ledger of a database with its log, and replaces it on request. To replace it, no daemon may be running.
 pub fn rebuild_ledger(
     path: &Path,
     mode: RebuildMode,
     progress: &mut dyn FnMut(RebuildProgress),
 ) -> Result<LedgerRebuild, StoreError> {
     if !path.exists() {
-        return Err(StoreError::Unusable("not there: nothing was started with this state directory yet"));
+        return Err(StoreError::Unusable("missing: no daemon has used this state directory yet"));
     }
     let connection = match mode {
         RebuildMode::Replace => schema::open(path)?.0,
         RebuildMode::Compare => schema::open_to_compare(path)?,
     };
-    // One snapshot for both sides of the comparison, and all or nothing of the change.
+    // One transaction: one snapshot for both sides of the comparison, and an atomic change.
     connection.execute_batch(match mode {
         RebuildMode::Replace => "BEGIN IMMEDIATE",
         RebuildMode::Compare => "BEGIN",
@@ -101,7 +101,7 @@ fn rebuild(
     Ok(rebuild)
 }
 
-/// Makes an empty temporary table like one of the database. Its name is found first from then on.
+/// Creates an empty temporary table like one of the database, which shadows that table by its name.
 fn shadow_table(connection: &Connection, name: &str) -> Result<(), StoreError> {
     let made: String = connection.query_row(
         "SELECT sql FROM main.sqlite_schema WHERE type = 'table' AND name = ?1",
@@ -114,10 +114,10 @@ fn shadow_table(connection: &Connection, name: &str) -> Result<(), StoreError> {
 
 fn count(connection: &Connection, sql: &str, values: impl Params) -> Result<usize, StoreError> {
     let count: i64 = connection.query_row(sql, values, |row| row.get(0))?;
-    Ok(usize::try_from(count).unwrap_or(0)) // it is never negative
+    Ok(usize::try_from(count).unwrap_or(0)) // a count is never negative
 }
 
-/// Takes a column from the stored rows, of those rows that have one of these values in another column.
+/// Copies a column from the stored rows for rows that have one of these values in another column.
 fn restore_column(
     connection: &Connection,
     table: &str,
@@ -135,13 +135,13 @@ fn restore_column(
     Ok(())
 }
 
-/// The log from its beginning.
+/// A replay of the log from its beginning.
 #[derive(Default)]
 struct LogReplay {
     result: LedgerRebuild,
-    /// The process that runs, by session: earlier releases did not record who asked.
+    /// The running generation by session: earlier releases did not record which process asked.
     generations: BTreeMap<i64, u32>,
-    /// Sessions with a queue in an order that was not recorded.
+    /// Sessions with a queue whose order was not recorded.
     unordered: BTreeSet<i64>,
     /// Clearances whose option was not recorded.
     options: BTreeSet<String>,
@@ -184,7 +184,7 @@ impl LogReplay {
         Ok(())
     }
 
-    /// Fills in what an earlier release did not record, as far as the events before it tell.
+    /// Completes facts that an earlier release did not record, from the events before.
     fn completed(&mut self, session: i64, mut event: Event) -> Event {
         match &mut event {
             Event::AgentSpawned(spawned) => {
@@ -216,13 +216,13 @@ impl LogReplay {
 }
 
 impl LedgerTable {
-    /// All columns but the key, which is only the order of the rows.
+    /// Returns all columns except the key, which only orders the rows.
     fn columns(&self, connection: &Connection) -> Result<Vec<String>, StoreError> {
         let sql = format!("SELECT name FROM main.pragma_table_info('{}') WHERE name <> 'key'", self.name);
         rows(connection, &sql, [], |row| Ok(row.get(0)?))
     }
 
-    /// Returns the number of rows that the log makes.
+    /// Compares the tables and returns the number of rebuilt rows.
     fn compare(
         &self,
         connection: &Connection,
@@ -265,7 +265,7 @@ impl LedgerTable {
         count(connection, &format!("SELECT count(*) FROM temp.{name}"), [])
     }
 
-    /// Puts the rebuilt rows in the place of the stored ones, together with those that the log does not know, in order of time.
+    /// Replaces the stored rows by the rebuilt ones, together with those that the log does not have, in order of time.
     fn replace(&self, connection: &Connection) -> Result<(), StoreError> {
         let Self { name, time } = self;
         let columns = self.columns(connection)?.join(", ");
@@ -279,7 +279,7 @@ impl LedgerTable {
     }
 }
 
-/// A value of a column as people read it.
+/// Formats a column's value for people.
 fn text(value: Value) -> Option<String> {
     match value {
         Value::Null => None,

@@ -1,4 +1,4 @@
-//! Since when rules that last for a time are in the configuration.
+//! The times since which temporary rules are in the configuration.
 
 use std::collections::HashMap;
 
@@ -8,19 +8,19 @@ use super::read::rows;
 use super::{Store, StoreError};
 use intercom_types::Time;
 
-/// The number of days for which a rule removed from the configuration is remembered: put back within this
-/// time, it does not begin anew.
+/// The number of days for which a removed rule is remembered: restored within this time, its lifetime does not restart.
 const REMEMBERED_DAYS: i64 = 30;
 
 const SELECT_RULES: &str = "SELECT content, first_seen_at FROM rules_seen WHERE removed_at IS NULL";
 
 impl Store {
-    /// When each rule of the last configuration was first seen.
+    /// Returns the time at which each rule of the last configuration was first seen.
     pub async fn rule_first_seen(&self) -> Result<HashMap<String, Time>, StoreError> {
         self.read(read_rules).await
     }
 
-    /// Notes these rules, known by what they say, as those of the configuration; returns when each was first seen.
+    /// Records these rules, identified by their content, as those of the configuration; returns when each was first
+    /// seen.
     pub async fn record_rules(
         &self,
         contents: Vec<String>,

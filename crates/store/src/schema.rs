@@ -1,4 +1,4 @@
-//! The tables and how they came to be. Migrations run in order by `user_version`; one that has landed is never edited.
+//! The tables and their migrations. Migrations run in order by `user_version`; a released one is never edited.
 
 use std::fs::OpenOptions;
 use std::os::unix::fs::OpenOptionsExt;
@@ -8,15 +8,15 @@ use rusqlite::{Connection, ErrorCode, OpenFlags};
 
 use super::StoreError;
 
-/// The schema this program writes.
+/// The schema version of this program.
 pub const VERSION: i64 = 10;
 
 const FOREIGN: &str = "not an intercom database";
 const DAMAGED: &str = "damaged: restore a backup";
 
-/// Where the writer moves the write-ahead log into the database itself: `checkpoint` did not keep up for 32 MB.
+/// The size at which the writer itself checkpoints the write-ahead log: the checkpoint thread is 32 MB behind.
 const MAX_WAL_PAGES: u32 = 8_000;
-/// The size of the write-ahead log's file that is kept for reuse.
+/// The maximum size of the write-ahead log's file that is kept for reuse.
 const MAX_IDLE_WAL_BYTES: u32 = 64 * 1024 * 1024;
 
 const MIGRATIONS: &[&str] = &["
@@ -325,7 +325,7 @@ const MIGRATIONS: &[&str] = &["
         WHERE status <> 'pending' AND coalesce(answered_at, asked_at) > asked_at;
 "];
 
-/// The first versions of the schema, for tests of what becomes of an old database.
+/// Creates a database with an old version of the schema, for tests of migrations.
 #[cfg(test)]
 pub(super) fn old_database(path: &Path, version: usize) -> Connection {
     let connection = connect(path).unwrap();
@@ -336,14 +336,14 @@ pub(super) fn old_database(path: &Path, version: usize) -> Connection {
     connection
 }
 
-/// Opens the database for writing, created 0600 if it is new, and migrates it. Returns the name by which other connections
-/// of this process open it.
+/// Opens the database for writing and migrates it; a new one is created with mode 0600. Returns the name by which other
+/// connections of this process open it.
 pub(super) fn open(path: &Path) -> Result<(Connection, PathBuf), StoreError> {
     create_private(path).map_err(|error| StoreError::Unavailable(error.to_string()))?;
     match open_as(path, path) {
         Err(error @ StoreError::Unavailable(_)) => {
-            // A full disk has no room for the index that processes share. In memory it needs none, and then the database
-            // belongs to this process alone.
+            // A full disk has no room for the shared-memory index of the log. In heap memory it needs none, but then
+            // only this process can open the database.
             let alone = exclusive_uri(path);
             let connection = open_as(&alone, path).map_err(|_| error)?;
             tracing::warn!(
@@ -355,7 +355,7 @@ pub(super) fn open(path: &Path) -> Result<(Connection, PathBuf), StoreError> {
     }
 }
 
-/// The name of the database for connections that share its index in the memory of this process.
+/// Returns the name of the database for connections that share its index in this process's memory.
 fn exclusive_uri(path: &Path) -> PathBuf {
     let path = std::path::absolute(path).unwrap_or_else(|_| path.to_owned());
     let escaped = path.to_string_lossy().replace('%', "%25").replace('?', "%3f").replace('#', "%23");
@@ -371,7 +371,7 @@ fn open_as(name: &Path, path: &Path) -> Result<Connection, StoreError> {
     Ok(connection)
 }
 
-/// A file that will not be better later.
+/// Maps errors that a retry cannot fix.
 fn unusable(error: rusqlite::Error) -> StoreError {
     match error.sqlite_error_code() {
         Some(ErrorCode::NotADatabase) => StoreError::Unusable(FOREIGN),
@@ -380,25 +380,25 @@ fn unusable(error: rusqlite::Error) -> StoreError {
     }
 }
 
-/// A connection that writes, with what keeps our promises.
+/// Opens a connection for writing with the settings that durability needs.
 pub(super) fn connect(path: &Path) -> Result<Connection, rusqlite::Error> {
     let connection = Connection::open(path)?;
     connection.pragma_update(None, "journal_mode", "wal")?;
-    // Decisions, events and offsets share transactions: what was acknowledged must survive a power cut.
+    // Decisions, events and offsets share transactions: an acknowledged write must survive a power failure.
     connection.pragma_update(None, "synchronous", "full")?;
-    // A log that a long read made large shrinks again with the next commits after it.
+    // A log that has grown during a long read shrinks again with the next commits.
     connection.pragma_update(None, "journal_size_limit", MAX_IDLE_WAL_BYTES)?;
     Ok(connection)
 }
 
-/// Makes an empty file that only its owner can read, unless there is one. `SQLite` gives its side files the same mode.
+/// Creates an empty file that only its owner can read, unless it exists. `SQLite` gives its side files the same mode.
 pub(super) fn create_private(path: &Path) -> std::io::Result<()> {
     OpenOptions::new().append(true).create(true).mode(0o600).open(path).map(drop)
 }
 
-/// Opens it for reading only. The database must be there.
+/// Opens an existing database for reading only.
 pub(super) fn open_reader(path: &Path) -> Result<Connection, rusqlite::Error> {
-    // Without a write flag a WAL database whose side files are gone could not be opened at all.
+    // Without a write flag, a WAL database without side files could not be opened at all.
     let flags = OpenFlags::SQLITE_OPEN_READ_WRITE | OpenFlags::SQLITE_OPEN_URI;
     let connection = Connection::open_with_flags(path, flags)?;
     connection.pragma_update(None, "query_only", true)?;
@@ -406,7 +406,7 @@ pub(super) fn open_reader(path: &Path) -> Result<Connection, rusqlite::Error> {
     Ok(connection)
 }
 
-/// Opens it as it is, to be compared with what it should be: temporary tables may be made, and nothing else is changed.
+/// Opens the database for a comparison: temporary tables may be created, and nothing else is changed.
 pub(super) fn open_to_compare(path: &Path) -> Result<Connection, StoreError> {
     let flags = OpenFlags::SQLITE_OPEN_READ_WRITE | OpenFlags::SQLITE_OPEN_URI;
     let connection = Connection::open_with_flags(path, flags).map_err(unusable)?;
@@ -416,7 +416,7 @@ pub(super) fn open_to_compare(path: &Path) -> Result<Connection, StoreError> {
         VERSION => Ok(connection),
         0 => Err(StoreError::Unusable(FOREIGN)),
         found if found > VERSION => Err(StoreError::Newer { path: path.to_owned(), found, known: VERSION }),
-        _ => Err(StoreError::Unusable("of an earlier release: the next daemon brings it up to date")),
+        _ => Err(StoreError::Unusable("of an earlier release; the next daemon migrates it")),
     }
 }
 

@@ -1,44 +1,44 @@
-//! Unprocessed payloads from Slack, and our messages there: as they should be, and as far as Slack has them.
+//! Unprocessed payloads from Slack, and our messages there: their desired content, and the version that Slack has.
 
 use rusqlite::{Connection, OptionalExtension, Row, params};
 
 use super::{Store, StoreError};
 use intercom_types::{SessionId, Time};
 
-/// For how long a second delivery of the same thing is known as one.
+/// The time for which a repeated delivery is recognised.
 const REMEMBERED_MILLIS: i64 = 24 * 60 * 60 * 1000;
 
-/// Our clock and Slack's may differ by this much.
+/// The maximum difference between our clock and Slack's.
 pub const SKEW_MILLIS: i64 = 5 * 60 * 1000;
 
 /// One message, card, file or reaction of ours.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct SlackMessage {
-    /// The order in which they were wanted.
+    /// The position in the order of messages.
     pub place: i64,
     pub key: String,
     pub session: Option<SessionId>,
     pub channel: String,
     /// The key of the message whose thread it belongs to.
     pub thread: Option<String>,
-    /// Slack's name for it, once it is there.
+    /// Slack's id of the message, once it is posted.
     pub ts: Option<String>,
-    /// The content that it should have.
+    /// The desired content.
     pub wanted: String,
-    /// Counts what was wanted; `sent` is the version that Slack has.
+    /// The version of the desired content; `sent` is the version that Slack has.
     pub version: i64,
     pub sent: i64,
-    /// When posting it was begun without knowing yet how that ended.
+    /// The time of an attempt to post it whose result is unknown.
     pub tried: Option<Time>,
-    /// It waits for somebody: what it shows may change.
+    /// The message waits for a person: its content may change.
     pub open: bool,
-    /// Private data of the component that wanted the message, for later.
+    /// Private data of the component that manages the message.
     pub memo: String,
-    /// The thread that it belongs to is there, or it needs none.
+    /// The thread that it belongs to exists, or it needs none.
     pub thread_exists: bool,
 }
 
-/// The wanted state of a message from now on.
+/// The desired state of a message.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct DesiredMessage {
     pub key: String,
@@ -51,14 +51,14 @@ pub struct DesiredMessage {
     pub upsert_rule: UpsertRule,
 }
 
-/// When something is sent.
+/// The condition for sending a message.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum UpsertRule {
-    /// If it looks different from before.
+    /// Send if the content has changed.
     IfNew,
-    /// Also if it looks the same.
+    /// Send even if the content is the same.
     Again,
-    /// Like [`Self::IfNew`], but forgotten if nobody has seen anything of it.
+    /// Like [`Self::IfNew`], but delete the message if it was never posted.
     OrForget,
 }
 
@@ -67,9 +67,9 @@ pub enum UpsertRule {
 pub enum SlackSendOutcome {
     /// About to be posted.
     Posting(Time),
-    /// Not posted after all: nothing is in doubt.
+    /// Not posted; the result is certain.
     NotPosted,
-    /// It is there, under this name; an edit keeps the name.
+    /// Posted under this id; an edit keeps the id.
     Done { version: i64, ts: Option<String> },
 }
 
@@ -82,13 +82,14 @@ const LOOKED_AT: usize = 1000;
 const NEWEST: usize = 20;
 
 impl Store {
-    /// Keeps what Slack sent; `false` if it was there before.
+    /// Stores a payload from Slack; `false` if it is a repeated delivery.
     pub async fn slack_receive(&self, key: String, frame: String, now: Time) -> Result<bool, StoreError> {
         self.transact(move |connection| {
             connection
                 .prepare_cached("DELETE FROM slack_inbox WHERE frame IS NULL AND at <= ?1")?
                 .execute([now.minus_millis(REMEMBERED_MILLIS).millis()])?;
-            // After all that waits, also within one millisecond and when the clock was set back: it is worked off in order.
+            // Ordered after all waiting payloads, even within one millisecond or after the clock was set back: they are
+            // processed in order.
             let new = connection
                 .prepare_cached(
                     "INSERT INTO slack_inbox VALUES (?1,
@@ -113,7 +114,7 @@ impl Store {
         .await
     }
 
-    /// Worked off: only its key is kept.
+    /// Marks a payload as processed: only its key is kept.
     pub async fn slack_mark_processed(&self, key: String) -> Result<(), StoreError> {
         self.transact(move |connection| {
             connection
@@ -124,18 +125,18 @@ impl Store {
         .await
     }
 
-    /// Says how messages should be, and how far the log was told, in one go. Returns how many have changed.
+    /// Updates desired messages and the position in the log in one transaction. Returns the number of changed messages.
     pub async fn slack_upsert(
         &self,
-        wants: Vec<DesiredMessage>,
-        told: Option<u64>,
+        messages: Vec<DesiredMessage>,
+        seq: Option<u64>,
     ) -> Result<usize, StoreError> {
         self.transact(move |connection| {
             let mut changed = 0;
-            for want in &wants {
-                changed += apply(connection, want)?;
+            for message in &messages {
+                changed += apply(connection, message)?;
             }
-            if let Some(seq) = told {
+            if let Some(seq) = seq {
                 super::cursor::set(connection, "slack", seq)?;
             }
             Ok(changed)
@@ -143,7 +144,7 @@ impl Store {
         .await
     }
 
-    /// `false` if it was forgotten.
+    /// Records the outcome of sending; `false` if the message was deleted.
     pub async fn slack_sent(&self, key: String, sent: SlackSendOutcome) -> Result<bool, StoreError> {
         self.transact(move |connection| {
             let rows = match sent {
@@ -165,14 +166,13 @@ impl Store {
         .await
     }
 
-    /// Returns the messages that Slack does not have yet as they should be; if there are too many, the open
-    /// ones first.
+    /// Returns the messages whose newest version Slack does not have; if there are too many, the open ones first.
     pub async fn slack_unsent(&self) -> Result<Vec<SlackMessage>, StoreError> {
         let order = format!("ORDER BY open DESC, place LIMIT {LOOKED_AT}");
         self.slack_messages(format!("SELECT {COLUMNS} WHERE sent < version {order}"), Vec::new()).await
     }
 
-    /// Slack does not have it any more: it is to be posted again.
+    /// Marks a message that was deleted in Slack: it will be posted again.
     pub async fn slack_mark_lost(&self, key: String) -> Result<(), StoreError> {
         self.transact(move |connection| {
             let sql = "UPDATE slack_messages SET ts = NULL, tried = NULL, sent = 0 WHERE key = ?1";
@@ -182,7 +182,7 @@ impl Store {
         .await
     }
 
-    /// Returns our open messages: those that wait for somebody.
+    /// Returns our open messages: those that wait for a person.
     pub async fn slack_open(&self) -> Result<Vec<SlackMessage>, StoreError> {
         self.slack_messages(format!("SELECT {COLUMNS} WHERE open ORDER BY place"), Vec::new()).await
     }
@@ -192,7 +192,7 @@ impl Store {
         Ok(found.into_iter().next())
     }
 
-    /// The newest messages of one session whose keys begin like this, oldest first: a session may have thousands.
+    /// Returns the newest messages of one session with this key prefix, oldest first: a session may have thousands.
     pub async fn slack_newest(
         &self,
         session: SessionId,
@@ -205,18 +205,17 @@ impl Store {
         Ok(newest)
     }
 
-    /// The message that Slack knows by this name.
+    /// Returns the message with this id in Slack.
     pub async fn slack_at(&self, channel: &str, ts: &str) -> Result<Option<SlackMessage>, StoreError> {
         let sql = format!("SELECT {COLUMNS} WHERE channel = ?1 AND ts = ?2");
         let found = self.slack_messages(sql, vec![channel.to_owned(), ts.to_owned()]).await?;
         Ok(found.into_iter().next())
     }
 
-    /// Checks for a thread of this channel that began then and may be ours although we do not know its name
-    /// yet.
+    /// Reports whether a thread of this channel that began then may be ours although its id is not known yet.
     pub async fn slack_thread_may_be_ours(&self, channel: String, begun: Time) -> Result<bool, StoreError> {
         self.read(move |connection| {
-            // A thread that was there long before we tried to begin one is somebody else's.
+            // A thread that existed long before our attempt to start one is not ours.
             let select = "SELECT EXISTS (SELECT 1 FROM slack_messages
                 WHERE sent < version AND channel = ?1 AND thread IS NULL AND ts IS NULL AND tried <= ?2)";
             let latest = begun.millis().saturating_add(SKEW_MILLIS);
@@ -248,7 +247,7 @@ impl Store {
         .await
     }
 
-    /// Returns the verbosity that people chose for one thread; `None` is as configured.
+    /// Returns the verbosity that people chose for one thread; `None` means the configured one.
     pub async fn slack_verbosity(&self, session: SessionId) -> Result<Option<String>, StoreError> {
         self.read(move |connection| {
             let select = "SELECT verbosity FROM slack_threads WHERE session = ?1";
@@ -272,19 +271,19 @@ impl Store {
     }
 }
 
-fn apply(connection: &Connection, want: &DesiredMessage) -> Result<usize, StoreError> {
-    let DesiredMessage { key, session, channel, thread, wanted, open, memo, upsert_rule: wish } = want;
-    if *wish == UpsertRule::OrForget {
+fn apply(connection: &Connection, message: &DesiredMessage) -> Result<usize, StoreError> {
+    let DesiredMessage { key, session, channel, thread, wanted, open, memo, upsert_rule: rule } = message;
+    if *rule == UpsertRule::OrForget {
         let sql = "DELETE FROM slack_messages WHERE key = ?1 AND ts IS NULL AND tried IS NULL";
         if connection.prepare_cached(sql)?.execute([key])? > 0 {
-            // The file that belongs below it goes with it.
+            // The file below it is deleted with it.
             connection
                 .prepare_cached("DELETE FROM slack_messages WHERE key = 'diff ' || ?1")?
                 .execute([key])?;
             return Ok(1);
         }
     }
-    let again = *wish == UpsertRule::Again;
+    let again = *rule == UpsertRule::Again;
     let changed = connection
         .prepare_cached(
             "INSERT INTO slack_messages (key, session, channel, thread, wanted, version, sent, open, memo)
@@ -305,7 +304,7 @@ fn apply(connection: &Connection, want: &DesiredMessage) -> Result<usize, StoreE
     Ok(changed)
 }
 
-/// Forgets the messages about a session that retention has removed; they stay in Slack.
+/// Deletes the records of messages about a removed session; the messages stay in Slack.
 pub(super) fn forget(connection: &Connection, session: &str) -> Result<(), StoreError> {
     connection.execute("DELETE FROM slack_messages WHERE session = ?1", [session])?;
     connection.execute("DELETE FROM slack_threads WHERE session = ?1", [session])?;
@@ -335,7 +334,7 @@ mod tests {
     use super::*;
     use crate::bus::Bell;
 
-    fn want(key: &str, wanted: &str) -> DesiredMessage {
+    fn desired(key: &str, wanted: &str) -> DesiredMessage {
         let (key, wanted) = (key.to_owned(), wanted.to_owned());
         let (channel, memo) = ("C1".to_owned(), String::new());
         DesiredMessage {
@@ -379,11 +378,11 @@ mod tests {
         let dir = tempfile::tempdir().unwrap();
         let store = Store::open(&dir.path().join("intercom.db"), Bell::new()).unwrap();
         let session = SessionId::mint();
-        let wants = (0..50).flat_map(|n| {
+        let messages = (0..50).flat_map(|n| {
             ["talk", "turn"]
-                .map(|sort| DesiredMessage { session: Some(session), ..want(&format!("{sort} {n}"), "1") })
+                .map(|sort| DesiredMessage { session: Some(session), ..desired(&format!("{sort} {n}"), "1") })
         });
-        store.slack_upsert(wants.collect(), None).await.unwrap();
+        store.slack_upsert(messages.collect(), None).await.unwrap();
         let newest = store.slack_newest(session, "talk ").await.unwrap();
         let keys: Vec<&str> = newest.iter().map(|message| message.key.as_str()).collect();
         assert_eq!((keys.len(), keys[0], keys[NEWEST - 1]), (NEWEST, "talk 30", "talk 49"));
@@ -393,16 +392,19 @@ mod tests {
     async fn only_the_latest_wish_counts_and_the_same_one_is_none() {
         let dir = tempfile::tempdir().unwrap();
         let store = Store::open(&dir.path().join("intercom.db"), Bell::new()).unwrap();
-        assert_eq!(store.slack_upsert(vec![want("a", "1"), want("b", "1")], Some(7)).await.unwrap(), 2);
-        assert_eq!(store.slack_upsert(vec![want("a", "1")], None).await.unwrap(), 0);
+        assert_eq!(store.slack_upsert(vec![desired("a", "1"), desired("b", "1")], Some(7)).await.unwrap(), 2);
+        assert_eq!(store.slack_upsert(vec![desired("a", "1")], None).await.unwrap(), 0);
         assert_eq!(
             store
-                .slack_upsert(vec![DesiredMessage { upsert_rule: UpsertRule::Again, ..want("a", "1") }], None)
+                .slack_upsert(
+                    vec![DesiredMessage { upsert_rule: UpsertRule::Again, ..desired("a", "1") }],
+                    None
+                )
                 .await
                 .unwrap(),
             1
         );
-        store.slack_upsert(vec![want("a", "2")], None).await.unwrap();
+        store.slack_upsert(vec![desired("a", "2")], None).await.unwrap();
         assert_eq!(store.cursor("slack").await.unwrap(), Some(7));
         store.slack_sent("a".into(), SlackSendOutcome::Posting(Time::from_millis(5))).await.unwrap();
         let done = SlackSendOutcome::Done { version: 1, ts: Some("17.1".to_owned()) };

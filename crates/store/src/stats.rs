@@ -1,8 +1,8 @@
-//! The data of the charts: how long requests waited, and how many events there were when.
+//! The data of the charts: the waiting times of requests, and the numbers of events over time.
 //!
-//! Events are counted when they are written and when their session is removed, in the same transaction, so that no chart has to
-//! look at the log. A database of an earlier version is counted after the start, newest events first, a piece at a time; the
-//! part that is not counted yet is looked at in the log.
+//! Events are counted when they are written and when their session is removed, in the same transaction, so that no
+//! chart has to read the log. A database of an earlier version is counted after the start, newest events first, in
+//! pieces; the log is read for the part that is not counted yet.
 
 #[cfg(test)]
 mod tests;
@@ -15,24 +15,25 @@ use super::read::rows;
 use super::{Store, StoreError};
 use intercom_types::{NewEvent, SessionId, Time};
 
-/// The length of the stretches in which events are counted. Longer stretches must be a multiple of it.
+/// The length of the intervals in which events are counted. Longer intervals must be a multiple of it.
 pub const COUNTED_STRETCH_MILLIS: i64 = 75_000;
-/// The key of all sessions together.
+/// The key of the totals of all sessions.
 const ALL_SESSIONS: i64 = 0;
-/// Requests that are looked at; with more, the newest.
+/// The maximum number of requests examined: the newest ones.
 const MAX_WAITS: i64 = 50_000;
-/// Events of an old database that one transaction counts, so that nobody waits long for the writer.
+/// The number of events of an old database that one transaction counts: small enough that other writes do not wait
+/// long.
 const PIECE: i64 = 10_000;
-/// The rest for others between two pieces.
+/// The pause between two pieces, which leaves the writer to others.
 const PAUSE: Duration = Duration::from_millis(10);
 /// The pause after a piece that failed.
 const RETRY: Duration = Duration::from_secs(10);
 const COUNTED_FROM: &str = "SELECT value FROM meta WHERE key = 'events_counted_from'";
 
-/// A clearance or a question: how long its agent waited.
+/// The time that an agent waited for a clearance or a question.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]
 pub struct RequestWait {
-    /// The session, by a number that is its own.
+    /// The number of the session.
     pub session: i64,
     pub from: Time,
     /// `None` while it waits.
@@ -42,7 +43,8 @@ pub struct RequestWait {
 }
 
 impl Store {
-    /// The requests that an agent waited for at any time since then. Requests that a rule decided at once are left out.
+    /// Returns the requests that an agent waited for at any time since then, without those that a rule decided
+    /// immediately.
     pub async fn waits(
         &self,
         since: Time,
@@ -73,8 +75,8 @@ impl Store {
         .await
     }
 
-    /// The number of events in each stretch of time since then: `(stretch, count)`. `since` is the beginning of a stretch, whose
-    /// length is a multiple of [`COUNTED_STRETCH_MILLIS`].
+    /// Returns the number of events in each interval since then: `(interval, count)`. `since` is the beginning of an
+    /// interval, whose length is a multiple of [`COUNTED_STRETCH_MILLIS`].
     pub async fn event_counts(
         &self,
         since: Time,
@@ -82,11 +84,10 @@ impl Store {
         session: Option<SessionId>,
     ) -> Result<Vec<(i64, i64)>, StoreError> {
         self.read(move |connection| {
-            // One snapshot: between two, a piece could move from the log into the counts.
-            let snapshot = connection.unchecked_transaction()?;
+            // The snapshot of `read` matters here: between two states, a piece could move from the log into the counts.
             let key = match session {
                 None => ALL_SESSIONS,
-                Some(id) => match session_key(&snapshot, id)? {
+                Some(id) => match session_key(connection, id)? {
                     None => return Ok(Vec::new()),
                     Some(key) => key,
                 },
@@ -96,8 +97,8 @@ impl Store {
                 WHERE session = ?1 AND stretch >= ?3 GROUP BY 1 ORDER BY 1";
             let units = stretch_millis / COUNTED_STRETCH_MILLIS;
             let first = since.millis() / COUNTED_STRETCH_MILLIS;
-            let mut counts: Vec<(i64, i64)> = rows(&snapshot, counted, params![key, units, first], pair)?;
-            counts.extend(uncounted(&snapshot, since, stretch_millis, key)?);
+            let mut counts: Vec<(i64, i64)> = rows(connection, counted, params![key, units, first], pair)?;
+            counts.extend(uncounted(connection, since, stretch_millis, key)?);
             Ok(counts)
         })
         .await
@@ -110,7 +111,7 @@ impl Store {
                 Ok(true) | Err(StoreError::Closed) => return,
                 Ok(false) => tokio::time::sleep(PAUSE).await,
                 Err(error) => {
-                    tracing::warn!(%error, "old events could not be counted; charts look at the log for them");
+                    tracing::warn!(%error, "old events could not be counted; charts read the log for them");
                     tokio::time::sleep(RETRY).await;
                 }
             }
@@ -118,9 +119,9 @@ impl Store {
     }
 }
 
-/// `only` is a condition for both tables.
+/// Builds the query. `only` is a condition for both tables.
 fn waits_sql(only: &str) -> String {
-    // The conditions repeat those of the two indexes word by word: that is how SQLite knows that it may use them.
+    // The conditions repeat those of the two indexes literally: otherwise SQLite would not use them.
     format!(
         "SELECT session, requested_at, coalesce(decided_at, requested_at),
             status IN ('approved', 'denied') AND coalesce(json_extract(ruling, '$.outcome'), 'ask') = 'ask'
@@ -148,7 +149,7 @@ fn session_key(connection: &Connection, id: SessionId) -> Result<Option<i64>, St
 /// Counts the events of one write.
 pub(super) fn count(connection: &Connection, session: i64, events: &[NewEvent]) -> Result<(), StoreError> {
     let stretch_of = |new: &NewEvent| new.at.millis() / COUNTED_STRETCH_MILLIS;
-    // Nearly always all are of one stretch.
+    // Nearly always all belong to one interval.
     for events in events.chunk_by(|one, next| stretch_of(one) == stretch_of(next)) {
         let Some(stretch) = events.first().map(stretch_of) else { continue };
         let events = i64::try_from(events.len()).unwrap_or(i64::MAX);
@@ -164,7 +165,7 @@ pub(super) fn count(connection: &Connection, session: i64, events: &[NewEvent]) 
     Ok(())
 }
 
-/// Takes the events of a removed session out of the counts. Its events go from the log a little later.
+/// Subtracts the events of a removed session from the counts. The events themselves are deleted later.
 pub(super) fn forget(connection: &Connection, session: i64) -> Result<(), StoreError> {
     connection.execute(
         "UPDATE event_counts SET events = events -
@@ -181,7 +182,7 @@ pub(super) fn forget(connection: &Connection, session: i64) -> Result<(), StoreE
     Ok(())
 }
 
-/// One piece of an old log, newest first. `true` when all is counted.
+/// Counts one piece of an old log, newest first. `true` when all is counted.
 fn count_piece(connection: &Connection) -> Result<bool, StoreError> {
     let until: Option<i64> = connection.query_row(COUNTED_FROM, [], |row| row.get(0)).optional()?;
     let Some(until) = until else { return Ok(true) };
@@ -192,7 +193,7 @@ fn count_piece(connection: &Connection) -> Result<bool, StoreError> {
         return Ok(true);
     };
     let from = newest - PIECE + 1;
-    // Events of sessions that were removed are only waiting to be deleted.
+    // Events of removed sessions are only waiting to be deleted.
     for key in ["e.session", "0"] {
         connection.execute(
             &format!(
@@ -207,7 +208,7 @@ fn count_piece(connection: &Connection) -> Result<bool, StoreError> {
     Ok(false)
 }
 
-/// The events of an old database that are not counted yet, by a look at the log.
+/// Counts the events of an old database that are not counted yet, from the log.
 fn uncounted(
     connection: &Connection,
     since: Time,
@@ -225,9 +226,9 @@ fn uncounted(
     rows(connection, sql, params![first, until, stretch_millis, since.millis(), session], pair)
 }
 
-/// The log is in the order of time, near enough: the place is found by halves, without looking at all of it.
+/// Finds the first event since a time by bisection: the log is nearly ordered by time.
 fn first_since(connection: &Connection, since: Time, until: i64) -> Result<i64, StoreError> {
-    // Apart: together, SQLite would look at every event for them.
+    // Two separate subqueries: in one, SQLite would scan all events.
     let ends = "SELECT coalesce((SELECT min(seq) FROM events WHERE seq < ?1), 1),
         coalesce((SELECT max(seq) FROM events WHERE seq < ?1), 0)";
     let (mut low, mut high): (i64, i64) =

@@ -111,6 +111,28 @@ fn decided(id: ClearanceId, by: &str) -> NewEvent {
 }
 
 #[tokio::test]
+async fn a_query_of_several_statements_sees_one_state_of_the_log() {
+    let db = db();
+    let ses = db.create(record(SessionId::mint())).await;
+    let (began, begins) = tokio::sync::oneshot::channel();
+    let (written, writes) = std::sync::mpsc::channel();
+    let reads = db.store.read(move |connection| {
+        let count = || connection.query_row("SELECT count(*) FROM events", [], |row| row.get::<_, i64>(0));
+        let before = count()?;
+        began.send(()).unwrap();
+        writes.recv().unwrap();
+        Ok((before, count()?))
+    });
+    let saying = async {
+        begins.await.unwrap();
+        db.say(ses, &["a"]).await;
+        written.send(()).unwrap();
+    };
+    assert_eq!(tokio::join!(reads, saying).0, Ok((0, 0)));
+    assert_eq!(db.seqs(Some(0), None).await, Ok(vec![1]));
+}
+
+#[tokio::test]
 async fn seqs_have_no_gaps_also_after_a_write_that_failed() {
     let db = db();
     let ses = db.create(record(SessionId::mint())).await;

@@ -7,7 +7,7 @@ use super::read::{rows, text_id};
 use super::{Store, StoreError};
 use intercom_types::{NewAuditRow, Role, Time, WebSession};
 
-/// One of them and what its browser's secret hashes to.
+/// A sign-in and the hash of its browser's secret.
 #[derive(Debug, Clone)]
 pub struct StoredWebSession {
     pub session: WebSession,
@@ -22,7 +22,7 @@ impl Store {
     ) -> Result<(), StoreError> {
         self.transact(move |connection| {
             let StoredWebSession { session: s, hash } = known;
-            // Those that nobody has used for so long let nobody in; a use is written down within the hour.
+            // Expired sign-ins are useless. Uses are recorded at least hourly, so one extra day is enough.
             let idle = s.created_at.minus_millis((WebSession::IDLE_DAYS + 1) * 24 * 60 * 60 * 1000);
             connection.execute("DELETE FROM web_sessions WHERE last_used_at < ?1", [idle.millis()])?;
             connection.execute(
@@ -66,7 +66,7 @@ impl Store {
         .await
     }
 
-    /// The row goes; the audit keeps that it was there.
+    /// Deletes the row; the audit keeps its record.
     pub async fn end_web_session(&self, id: String, entry: NewAuditRow) -> Result<(), StoreError> {
         self.transact(move |connection| {
             if connection.execute("DELETE FROM web_sessions WHERE id = ?1", [id])? > 0 {

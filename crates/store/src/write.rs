@@ -5,7 +5,7 @@ use rusqlite::{Connection, OptionalExtension, named_params, params};
 use super::{StoreError, audit, projection, stats};
 use intercom_types::{EventKind, Json, NewAuditRow, NewEvent, SessionId, SessionRecord, Time};
 
-/// Everything that changes together.
+/// Changes of one session that are committed together.
 #[derive(Debug)]
 pub struct SessionWrite {
     pub session: SessionId,
@@ -13,11 +13,12 @@ pub struct SessionWrite {
     pub events: Vec<NewEvent>,
     pub outgoing: Vec<OutgoingChange>,
     pub snapshot: Option<Box<SessionSnapshot>>,
-    /// Bytes of the agent's output that these events were made from, counted from the start of its generation.
+    /// The number of bytes of the agent's output that these events were parsed from, counted from the start of its
+    /// generation.
     pub consumed: Option<u64>,
-    /// Somebody waits for it: it goes before bulk output of other sessions.
+    /// A caller waits for it: it precedes bulk output of other sessions.
     pub urgent: bool,
-    /// The session may be unknown, in whatever generation it is: its process was found running.
+    /// The session may be unknown, in any generation: its process was found running.
     pub adopts: bool,
 }
 
@@ -31,22 +32,22 @@ pub enum OutgoingChange {
     Settled {
         n: u64,
     },
-    /// The process is gone: nothing is on its way any more.
+    /// The process has exited: no message is in transit any more.
     Cleared,
 }
 
-/// A session as it is now.
+/// The current state of a session.
 #[derive(Debug)]
 pub struct SessionSnapshot {
     pub record: SessionRecord,
-    /// The state machine's own form, opaque to the store.
+    /// The state in the state machine's own format, opaque to the store.
     pub state: String,
     /// The launch specification for a restart; only at its creation.
     pub launch: Option<String>,
 }
 
 impl SessionWrite {
-    /// Nothing would change.
+    /// Reports whether nothing would change.
     pub fn is_empty(&self) -> bool {
         let Self { events, outgoing, snapshot, consumed, .. } = self;
         events.is_empty() && outgoing.is_empty() && snapshot.is_none() && consumed.is_none()
@@ -78,7 +79,7 @@ impl SessionWrite {
         Ok(select.query_row([self.session.to_string()], |row| row.get(0)).optional()?)
     }
 
-    /// The event as it stands in the audit, under the name of the person who acted.
+    /// Converts an event to its audit row, under the name of the person who acted.
     fn audited(&self, new: &NewEvent, data: &str) -> NewAuditRow {
         NewAuditRow {
             at: new.at,
@@ -93,7 +94,7 @@ impl SessionWrite {
         let mut insert = connection.prepare_cached("INSERT INTO events VALUES (?1, ?2, ?3, ?4, ?5)")?;
         let mut bytes = 0;
         for new in &self.events {
-            // Before the event is in the log: one that comes too late is not recorded.
+            // Before the event is logged: an event that comes too late is not recorded.
             projection::apply(connection, key, new.at, &new.event)?;
             let seq = i64::try_from(*next).unwrap_or(i64::MAX);
             let data = new.event.data();

@@ -1,7 +1,32 @@
-//! The one writer: a thread that commits whatever waits, in groups.
+//! The writer: the only thread that changes the database. It commits waiting jobs in groups.
 //!
-//! Fair by construction: a session has at most one write waiting (its task waits for the answer), so taking them in
-//! order is taking turns. Commands and clearances have a lane of their own that is emptied first.
+//! # Theory of operation
+//!
+//! ```text
+//!   session tasks ── SessionJob ──┐  urgent: commands, clearances, API transactions
+//!   API requests  ── TaskJob ─────┼──► ▒▒▒▒▒▒▒▒ ──┐
+//!                                 └──► ░░░░░░░░ ──┴─► take ─► BEGIN ─► jobs ─► COMMIT ─► bell, answers
+//!                                    normal: bulk output     (≤ MAX_ROWS)                checkpoint thread
+//! ```
+//!
+//! Ownership: this thread owns the write connection, the next sequence number and the check of the audit chain. Callers
+//! own nothing but a oneshot channel for their answer. The two queues are the only shared state, behind one mutex that
+//! is never held during I/O.
+//!
+//! Bounds: a session waits for its answer before it writes again, so it has at most one job in each queue; an API
+//! request has one. So the queues are bounded by the number of callers, and `push` never has to wait or refuse. Taking
+//! jobs in order is therefore also fair: no caller can queue twice.
+//!
+//! Order: the urgent queue is emptied first, and a group has at most [`MAX_ROWS`] rows, so an urgent job waits for at
+//! most one group of bulk output. Within a session, order is kept because its next job exists only after the answer to
+//! the previous one. Sequence numbers are assigned inside of the transaction, so they are gapless and in commit order.
+//!
+//! Nothing is lost: an answer is sent only after `COMMIT` with `synchronous=full`. The bell rings after the commit and
+//! before the answers, so a reader that is woken finds the rows, and a caller that got its answer can rely on readers
+//! having been woken. Each job runs in a savepoint: a job that fails (a stale compare-and-set) is undone alone and the
+//! others of its group are committed. If the commit itself fails, all jobs of the group get the error, `next` stays
+//! unchanged, and sessions retry. On drop the queues are closed first and then emptied, so accepted jobs are still
+//! committed.
 
 use std::collections::VecDeque;
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
@@ -17,24 +42,26 @@ use super::{Store, StoreError};
 use crate::bus::Bell;
 use intercom_types::{SessionId, Time};
 
-/// The maximum of rows in one transaction: an urgent write never waits for long. One write may exceed it.
+/// The maximum number of rows in one transaction, so that an urgent write never waits for long. A single write may
+/// exceed it.
 const MAX_ROWS: usize = 2000;
 
-/// Something to be done inside a transaction, and told its result after the commit.
+/// A unit of work inside of a transaction, which receives its result after the commit.
 trait WriterJob: Send {
     fn rows(&self) -> usize;
     fn run(&mut self, connection: &Connection, seq: &mut u64) -> Result<(), StoreError>;
     fn done(self: Box<Self>, result: Result<(), StoreError>);
 
-    /// Whose log it adds to.
+    /// Returns the session to whose log it adds.
     fn session(&self) -> Option<SessionId> {
         None
     }
 }
 
-/// Waiting jobs. Bounded by who may wait: one per session in either lane, and one per request of the API.
+/// The two queues of waiting jobs. Bounded by the number of callers: one job per session in either queue, and one per
+/// request of the API.
 #[derive(Default)]
-struct WriterLanes {
+struct WriterQueues {
     urgent: VecDeque<Box<dyn WriterJob>>,
     normal: VecDeque<Box<dyn WriterJob>>,
     closed: bool,
@@ -42,15 +69,15 @@ struct WriterLanes {
 
 #[derive(Default)]
 struct WriterShared {
-    /// Guards the two queues for the few lines that push or take.
-    lanes: Mutex<WriterLanes>,
+    /// Guards the two queues; locked only to push or take jobs.
+    queues: Mutex<WriterQueues>,
     bell: Condvar,
 }
 
 impl WriterShared {
-    fn lanes(&self) -> MutexGuard<'_, WriterLanes> {
-        // No code panics while it holds the lock; if it did, the queues would still be whole.
-        self.lanes.lock().unwrap_or_else(PoisonError::into_inner)
+    fn queues(&self) -> MutexGuard<'_, WriterQueues> {
+        // No code panics while it holds the lock; even then, the queues would be consistent.
+        self.queues.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 
@@ -58,13 +85,14 @@ impl WriterShared {
 pub(super) struct AuditWitnesses {
     pub(super) check: HeadCheck,
     pub(super) anchor: Option<Arc<AuditAnchor>>,
-    /// The head as committed; `None` before the first commit.
+    /// The committed head; `None` before the first commit.
     pub(super) head: watch::Sender<Option<AuditHead>>,
 }
 
 impl AuditWitnesses {
     fn committed(&mut self, head: AuditHead) {
         self.check.committed(head.clone());
+        // Only if it moved: a transaction without audit rows must not wake the watchers nor write the anchor file.
         self.head.send_if_modified(|known| {
             let is_new = known.as_ref() != Some(&head);
             if is_new {
@@ -99,11 +127,12 @@ impl StoreWriter {
     ) -> Result<Self, StoreError> {
         let shared = Arc::new(WriterShared::default());
         let next = read_seq(&connection)?;
+        // Listeners start from the newest seq of the database, not from 0.
         bell.ring(next - 1);
-        let theirs = Arc::clone(&shared);
+        let thread_shared = Arc::clone(&shared);
         let thread = std::thread::Builder::new()
             .name("store-writer".to_owned())
-            .spawn(move || run(connection, checkpoints, next, &theirs, &bell, witnesses, &failure))
+            .spawn(move || run(connection, checkpoints, next, &thread_shared, &bell, witnesses, &failure))
             .expect("the system can start one thread");
         Ok(Self { shared, thread: Some(thread) })
     }
@@ -116,22 +145,23 @@ impl StoreWriter {
     }
 
     fn push(&self, job: Box<dyn WriterJob>, urgent: bool) -> Result<(), StoreError> {
-        let mut lanes = self.shared.lanes();
-        if lanes.closed {
+        let mut queues = self.shared.queues();
+        if queues.closed {
             return Err(StoreError::Closed);
         }
-        let lane = if urgent { &mut lanes.urgent } else { &mut lanes.normal };
-        lane.push_back(job);
-        drop(lanes);
+        let queue = if urgent { &mut queues.urgent } else { &mut queues.normal };
+        queue.push_back(job);
+        // Unlock first: the writer would wake up only to wait for the lock.
+        drop(queues);
         self.shared.bell.notify_one();
         Ok(())
     }
 }
 
 impl Drop for StoreWriter {
-    /// Everything that waits is committed first.
+    /// Commits all waiting jobs, then ends the thread.
     fn drop(&mut self) {
-        self.shared.lanes().closed = true;
+        self.shared.queues().closed = true;
         self.shared.bell.notify_one();
         if let Some(thread) = self.thread.take() {
             thread.join().ok(); // it does not panic, and if it did there is nothing left to do
@@ -167,7 +197,7 @@ impl WriterJob for SessionJob {
     }
 
     fn done(self: Box<Self>, result: Result<(), StoreError>) {
-        self.reply.send(result).ok(); // the session's task may have gone
+        self.reply.send(result).ok(); // the session's task may have ended
     }
 
     fn session(&self) -> Option<SessionId> {
@@ -199,7 +229,7 @@ where
     fn done(self: Box<Self>, result: Result<(), StoreError>) {
         let Self { value, reply, .. } = *self;
         let result = result.and_then(|()| value.ok_or(StoreError::Closed));
-        reply.send(result).ok(); // the caller may have gone
+        reply.send(result).ok(); // the caller may have dropped its future
     }
 }
 
@@ -218,7 +248,8 @@ fn run(
             Ok(CommitResult { next: after, finished, head }) => {
                 witnesses.committed(head);
                 if failure.borrow().is_some() {
-                    // A transaction that changes no page succeeds on a full disk, too: only a real write tells.
+                    // A transaction that changes no page succeeds on a full disk, too: only a real write proves that
+                    // the failure is over.
                     match probe(&connection) {
                         Ok(()) => {
                             tracing::info!("the database can be written again");
@@ -227,6 +258,7 @@ fn run(
                         Err(error) => tracing::debug!(%error, "the database cannot be written yet"),
                     }
                 }
+                // The bell before the answers: when a caller has its answer, listeners have been woken.
                 if after > next {
                     next = after;
                     bell.ring(next - 1);
@@ -240,9 +272,9 @@ fn run(
                 checkpoints.committed(rows);
             }
             Err((error, jobs)) => {
-                // Once per failure at this level: sessions try again and again, and the log may be on the same disk.
+                // Once per failure at this level: sessions keep retrying, and the log may be on the same disk.
                 if failure.borrow().is_none() {
-                    tracing::error!(%error, "a transaction was not committed; the database is read-only until that works");
+                    tracing::error!(%error, "a transaction was not committed; the database is read-only until one succeeds");
                 } else {
                     tracing::debug!(%error, "a transaction was not committed");
                 }
@@ -257,30 +289,33 @@ fn run(
     }
 }
 
-/// Writes a page that differs from the one before.
+/// Writes a page with a new content.
 fn probe(connection: &Connection) -> Result<(), StoreError> {
     let count = "INSERT INTO meta VALUES ('write_probes', 1) ON CONFLICT DO UPDATE SET value = value + 1";
     connection.prepare_cached(count)?.execute([])?;
     Ok(())
 }
 
-/// Waits for work; `None` when the store is closed and everything is done.
+/// Waits for jobs; `None` when the store is closed and the queues are empty.
 fn take(shared: &WriterShared) -> Option<Vec<Box<dyn WriterJob>>> {
-    let mut lanes = shared.lanes();
+    let mut queues = shared.queues();
     loop {
         let (mut jobs, mut rows) = (Vec::new(), 0);
+        // Urgent jobs first. The bound keeps the group short, so that an urgent job that arrives now waits for one
+        // commit only.
         while rows < MAX_ROWS {
-            let Some(job) = lanes.urgent.pop_front().or_else(|| lanes.normal.pop_front()) else { break };
+            let Some(job) = queues.urgent.pop_front().or_else(|| queues.normal.pop_front()) else { break };
             rows += job.rows();
             jobs.push(job);
         }
         if !jobs.is_empty() {
             return Some(jobs);
         }
-        if lanes.closed {
+        // Checked only when both queues are empty: on drop, accepted jobs are still committed.
+        if queues.closed {
             return None;
         }
-        lanes = shared.bell.wait(lanes).unwrap_or_else(PoisonError::into_inner);
+        queues = shared.bell.wait(queues).unwrap_or_else(PoisonError::into_inner);
     }
 }
 
@@ -293,7 +328,7 @@ struct CommitResult {
     head: AuditHead,
 }
 
-/// One transaction. A job that fails by itself is undone by itself; if the commit fails, all are.
+/// Runs one transaction. A job that fails is undone alone; if the commit fails, all are.
 fn commit(
     connection: &mut Connection,
     first: u64,
@@ -305,26 +340,29 @@ fn commit(
     let mut jobs = jobs.into_iter();
     let result = (|| -> Result<AuditHead, StoreError> {
         connection.execute_batch("BEGIN IMMEDIATE")?;
-        // Before any job appends: afterwards a cut could not be told from the beginning of the chain.
+        // Before any job appends: an appended row would continue a truncated chain and hide the cut.
         audit.run(connection, Time::now())?;
         for mut job in jobs.by_ref() {
             let before = next;
             let outcome = savepoint(connection, || job.run(connection, &mut next));
+            // The savepoint has undone the rows of a failed job, so their numbers are free again: no gaps.
             if outcome.is_err() {
                 next = before;
             }
             finished.push((job, outcome.clone()));
             if connection.is_autocommit() {
-                // A full disk or an I/O error makes SQLite roll back by itself, whatever came before.
+                // A full disk or an I/O error makes SQLite roll back the whole transaction, so all jobs have to fail.
                 return outcome
                     .and(Err(StoreError::Unavailable("the transaction was rolled back".to_owned())));
             }
         }
+        // In the same transaction as the rows: after a crash, no number is used twice.
         if next > first {
             connection
                 .prepare_cached("UPDATE meta SET value = ?1 WHERE key = 'next_seq'")?
                 .execute([i64::try_from(next).unwrap_or(i64::MAX)])?;
         }
+        // Read before the commit, but published only after it.
         let head = audit::head_of(connection)?;
         connection.execute_batch("COMMIT")?;
         Ok(head)
@@ -333,7 +371,7 @@ fn commit(
         Ok(head) => Ok(CommitResult { next, finished, head }),
         Err(error) => {
             if !connection.is_autocommit() {
-                connection.execute_batch("ROLLBACK").ok(); // it is rolled back at the latest by the next BEGIN
+                connection.execute_batch("ROLLBACK").ok(); // if this fails, so does the next BEGIN, which comes back here
             }
             Err((error, finished.into_iter().map(|(job, _)| job).chain(jobs).collect()))
         }

@@ -1,51 +1,35 @@
-//! Who may do what.
+//! Roles, tokens, web sessions and grants.
 
 use serde::{Deserialize, Serialize};
+use strum::{EnumString, IntoStaticStr};
 
 use super::{ClearanceId, GrantId, Json, Time, TokenId, WebSessionId};
 
-/// Each may do what those before it may, and more.
+/// A role. Each includes the rights of those before it.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
+#[derive(EnumString, IntoStaticStr, strum::Display)]
+#[strum(serialize_all = "snake_case", const_into_str)]
 pub enum Role {
-    /// Sees, with secrets hidden.
+    /// Reads, with secrets redacted.
     Viewer,
-    /// Steers and answers.
+    /// Steers sessions and answers questions.
     Operator,
     /// Decides clearances.
     Approver,
-    /// Starts, stops for good, changes policy.
+    /// Starts and ends sessions, and changes policy.
     Admin,
 }
 
 impl Role {
     pub const ALL: [Self; 4] = [Self::Viewer, Self::Operator, Self::Approver, Self::Admin];
-
-    pub const fn as_str(self) -> &'static str {
-        match self {
-            Self::Viewer => "viewer",
-            Self::Operator => "operator",
-            Self::Approver => "approver",
-            Self::Admin => "admin",
-        }
-    }
-
-    pub fn parse(text: &str) -> Option<Self> {
-        Self::ALL.into_iter().find(|role| role.as_str() == text)
-    }
 }
 
-impl std::fmt::Display for Role {
-    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        f.write_str(self.as_str())
-    }
-}
-
-/// A way in over the network. Its secret is known to its owner only.
+/// A credential for access over the network. Its secret is known to its owner only.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Token {
     pub id: TokenId,
-    /// Whose it is.
+    /// The name of its owner.
     pub name: String,
     pub role: Role,
     pub created_by: String,
@@ -62,23 +46,23 @@ impl Token {
     }
 }
 
-/// Somebody signed in to the web console. What the browser shows for it is known to the browser only.
+/// A sign-in to the web console. Only the browser knows its secret.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct WebSession {
     pub id: WebSessionId,
     pub name: String,
     pub role: Role,
-    /// The token that was shown instead of a code: without it, this ends as well.
+    /// The token that was used instead of a code: if it is revoked, the sign-in ends as well.
     pub token: Option<TokenId>,
     pub created_at: Time,
     pub last_used_at: Time,
     pub last_used_from: String,
-    /// What the browser calls itself.
+    /// The name that the browser reports.
     pub browser: Option<String>,
 }
 
 impl WebSession {
-    /// Days without use after which it ends by itself.
+    /// The number of days without use after which a sign-in expires.
     pub const IDLE_DAYS: i64 = 30;
 
     pub fn is_idle(&self, now: Time) -> bool {
@@ -87,7 +71,7 @@ impl WebSession {
     }
 }
 
-/// What somebody allowed always: a rule made of one clearance.
+/// A rule that a person created from one clearance by allowing it always.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Grant {
     pub id: GrantId,

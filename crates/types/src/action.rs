@@ -1,4 +1,4 @@
-//! The line that says what a clearance is about: what would run or change, then the agent's own title.
+//! The line that describes a clearance: the command or change, then the agent's own title.
 //!
 //! Every bridge shows this line where a clearance takes one line: lists, logs, notifications, the audit. A title can
 //! claim anything; a command, a path and the size of a diff are what the agent would do. Secrets are hidden from
@@ -8,18 +8,19 @@ use crate::text::{char_columns, clean, columns, cut, plural, quoted};
 use crate::{Clearance, ClearanceRequest};
 use intercom_redact::redact;
 
-/// Columns of an action; the whole command is in the request.
+/// The maximum columns of an action; the complete command is in the request.
 const MAX_ACTION: usize = 200;
-/// Columns of a title beside it.
+/// The maximum columns of a title beside an action.
 const MAX_TITLE: usize = 100;
-/// Columns of one path; its end tells more than its beginning.
+/// The maximum columns of one path; its end is more informative than its beginning.
 const MAX_PATH: usize = 60;
-/// Paths that are named; the others are counted.
+/// The number of paths that are named; the others are counted.
 const MAX_PATHS: usize = 2;
-/// Bytes of a command that are looked at. Agents send commands of megabytes, and every list looks again.
+/// The number of bytes of a command that are examined. Agents send commands of megabytes, and every list examines them
+/// again.
 const MAX_READ: usize = 16 * 1024;
 
-/// The parts of a request that say what it does.
+/// The parts of a request that describe its effect.
 #[derive(Debug, Clone, Copy, Default)]
 pub struct ActionParts<'a> {
     pub command: Option<&'a str>,
@@ -53,8 +54,8 @@ impl<'a> From<&'a ClearanceRequest> for ActionParts<'a> {
     }
 }
 
-/// Returns a request's command or change: `cargo test`, `src/a.rs +3 -1`, `delete a.txt, b.txt and 3 more
-/// files`. `None` where the agent names neither a command nor a file.
+/// Returns a request's command or change: `cargo test`, `src/a.rs +3 -1`, `delete a.txt, b.txt and 3 more files`.
+/// `None` if the agent names neither a command nor a file.
 pub fn action(parts: ActionParts<'_>) -> Option<String> {
     let command = parts.command.map(one_line).filter(|command| !command.is_empty());
     // A request that names both would do both.
@@ -97,13 +98,14 @@ fn change(parts: ActionParts<'_>) -> Option<String> {
     })
 }
 
-/// An agent's name of a tool, if it is one and not a sentence.
+/// Reports whether an agent's name of a tool is a word and not a sentence.
 fn is_word(tool: &str) -> bool {
     let plain = |c: char| c.is_ascii_alphanumeric() || matches!(c, '_' | '-');
     (1..=20).contains(&tool.len()) && tool.chars().all(plain)
 }
 
-/// Without secrets, on one line: spaces are one space, so that none push the rest out of sight.
+/// Redacts secrets and puts the text on one line. Whitespace collapses to one space, so that it cannot push the rest
+/// out of sight.
 fn one_line(text: &str) -> String {
     let text = redact(readable_prefix(text)).text;
     let lines = text.lines().map(|line| line.split_whitespace().collect::<Vec<_>>().join(" "));
@@ -111,7 +113,7 @@ fn one_line(text: &str) -> String {
     clean(&lines.join(" ⏎ "))
 }
 
-/// Ends between two words: half of a secret is not recognised as one.
+/// Cuts the text between two words: half of a secret would not be recognised as one.
 fn readable_prefix(text: &str) -> &str {
     if text.len() <= MAX_READ {
         return text;
@@ -120,7 +122,7 @@ fn readable_prefix(text: &str) -> &str {
     head.rfind(char::is_whitespace).map_or("", |end| &head[..end])
 }
 
-/// The end of a long path. It is measured from its end, once: agents name paths of many kilobytes.
+/// Returns the end of a long path. The path is measured from its end, once: agents name paths of many kilobytes.
 fn short_path(path: &str) -> String {
     let mut room = MAX_PATH;
     for (at, c) in path.char_indices().rev() {
@@ -135,12 +137,12 @@ fn short_path(path: &str) -> String {
     path.to_owned()
 }
 
-/// `+3 -1`: the lines that a diff adds and removes, without the headers of its files.
+/// Counts the lines that a diff adds and removes, without the headers of its files: `+3 -1`.
 pub fn diff_size(diff: &str) -> String {
     let (mut added, mut removed) = (0, 0);
     let mut lines = diff.lines().peekable();
     while let Some(line) = lines.next() {
-        // One without the other is a changed line that looks like a header.
+        // One of the two without the other is a changed line that looks like a header.
         if line.starts_with("--- ") && lines.next_if(|next| next.starts_with("+++ ")).is_some() {
             continue;
         }
@@ -150,13 +152,13 @@ pub fn diff_size(diff: &str) -> String {
     format!("+{added} -{removed}")
 }
 
-/// A title as it stands beside an action: without secrets, on one line, of bounded length.
+/// Prepares a title for display beside an action: without secrets, on one line, of bounded length.
 pub fn title(title: &str) -> String {
     cut(&one_line(title), MAX_TITLE)
 }
 
-/// `cargo test “Check that it works”`: what would run or change, then the agent's words for it, in quotes. Words that
-/// only repeat the action are left out.
+/// Describes a request on one line: the command or change, then the agent's title in quotes, as in `cargo test “Check
+/// that it works”`. A title that only repeats the action is omitted.
 pub fn line(action: Option<&str>, title: &str) -> String {
     let title = self::title(title);
     let words = title.trim_matches(|c: char| matches!(c, '`' | '\'' | '"') || c.is_whitespace());
@@ -167,7 +169,7 @@ pub fn line(action: Option<&str>, title: &str) -> String {
     }
 }
 
-/// The same of a clearance.
+/// Describes a clearance on one line, see [`line()`].
 pub fn line_of(clearance: &Clearance) -> String {
     line(clearance.action.as_deref(), &clearance.title)
 }

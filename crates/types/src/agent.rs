@@ -1,10 +1,10 @@
-//! What an agent tells about itself: what can be set, and what it has used.
+//! What an agent reports about itself: its settings and its usage.
 
 use serde::{Deserialize, Serialize};
 
 use super::{Json, Time};
 
-/// What can be set while it runs, and what is set.
+/// The settings that can be changed while an agent runs, and their current values.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize, schemars::JsonSchema)]
 #[serde(default)]
 pub struct Controls {
@@ -12,12 +12,12 @@ pub struct Controls {
     pub modes: Vec<NamedSetting>,
     pub model: Option<String>,
     pub models: Vec<NamedSetting>,
-    /// Everything else, as the agent tells it.
+    /// All other options, as the agent reports them.
     pub options: Option<Json>,
 }
 
-/// The modes in which agents are known to ask before they act, by their ids; the plainest comes first. A mode that only plans is
-/// none of them.
+/// The ids of the modes in which agents are known to ask before they act; the plainest comes first. A mode that only
+/// plans is none of them.
 const ASKING_MODES: &[&str] = &["ask", "always-ask", "manual", "read-only", "default"];
 
 impl Controls {
@@ -29,14 +29,14 @@ impl Controls {
         let Some(option) = self.mode_option() else { return Vec::new() };
         let mut modes = Vec::new();
         for value in option["options"].as_array().into_iter().flatten() {
-            // Values may come in groups.
+            // Values may be grouped.
             let group = value["options"].as_array().map_or(std::slice::from_ref(value), Vec::as_slice);
             modes.extend(group.iter().filter_map(|value| value["value"].as_str().map(str::to_owned)));
         }
         modes
     }
 
-    /// Returns the id of the mode that the agent is in, if it tells.
+    /// Returns the id of the agent's current mode, if it reports one.
     pub fn current_mode(&self) -> Option<String> {
         let option = || self.mode_option()?["currentValue"].as_str().map(str::to_owned);
         self.mode.clone().or_else(option)
@@ -52,7 +52,7 @@ impl Controls {
         ASKING_MODES.iter().find_map(is_offered)
     }
 
-    /// Returns everything else that can be set, if the agent tells it as a list.
+    /// Returns all other options, if the agent reports them as a list.
     pub fn option_list(&self) -> Option<Vec<serde_json::Value>> {
         serde_json::from_str(self.options.as_ref()?.as_str()).ok()
     }
@@ -69,7 +69,7 @@ pub struct NamedSetting {
     pub name: String,
 }
 
-/// One thing to be set.
+/// A change of one setting.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum ControlChange {
     Mode(String),
@@ -77,18 +77,18 @@ pub enum ControlChange {
     Option { id: String, value: SettingValue },
 }
 
-/// What an option is set to.
+/// The value of an option.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, schemars::JsonSchema)]
 #[serde(untagged)]
 #[schemars(rename = "Setting")]
 pub enum SettingValue {
-    /// One of the values to choose from; of a switch, `true` or `false`.
+    /// One of the offered values; for a switch, `true` or `false`.
     Value(String),
-    /// Of a switch.
+    /// The value of a switch.
     Switch(bool),
 }
 
-/// Tokens of one turn, as far as the agent says.
+/// The tokens of one turn, as far as the agent reports them.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub struct TurnTokenCounts {
     pub input: u64,
@@ -96,7 +96,7 @@ pub struct TurnTokenCounts {
     pub total: u64,
 }
 
-/// What a session has used, as far as its agents say. Money is in millionths.
+/// The usage of a session, as far as its agents report it. Money is in millionths.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct UsageTotals {
     pub turns: u64,
@@ -105,9 +105,9 @@ pub struct UsageTotals {
     pub total_tokens: u64,
     pub cost_micros: u64,
     pub currency: Option<String>,
-    /// The last that its process said; it says the sum of its own life.
+    /// The last cost that its process reported, which is the sum since that process started.
     said_micros: u64,
-    /// Of this day, in days since 1970.
+    /// The day of `day_micros`, in days since 1970.
     day: i64,
     day_micros: u64,
 }
@@ -120,7 +120,7 @@ impl UsageTotals {
         self.total_tokens = self.total_tokens.saturating_add(tokens.total);
     }
 
-    /// A sum that falls is a new one.
+    /// Adds a reported sum. A sum below the last one is a new sum from zero.
     pub fn add_cost(&mut self, sum_micros: u64, currency: Option<&str>, now: Time) {
         let more = sum_micros.checked_sub(self.said_micros).unwrap_or(sum_micros);
         self.said_micros = sum_micros;
@@ -130,23 +130,23 @@ impl UsageTotals {
         self.currency = currency.map(str::to_owned).or(self.currency.take());
     }
 
-    /// A new session of the agent's own counts from nothing.
+    /// Starts a new sum: the agent's new session counts from zero.
     pub fn reset_process_cost(&mut self) {
         self.said_micros = 0;
     }
 
-    /// What was spent on a day.
+    /// Returns the cost of a day.
     pub fn cost_on_day(&self, day: i64) -> u64 {
         if self.day == day { self.day_micros } else { 0 }
     }
 }
 
-/// The day of a time, in UTC.
+/// Returns the day of a time, in UTC.
 pub fn day(time: Time) -> i64 {
     time.millis().div_euclid(24 * 60 * 60 * 1000)
 }
 
-/// One step of what an agent means to do.
+/// One step of an agent's plan.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, schemars::JsonSchema)]
 #[schemars(rename = "Step")]
 pub struct ProgressStep {
@@ -154,7 +154,7 @@ pub struct ProgressStep {
     pub status: String,
 }
 
-/// A plan is kept as far as people would look at it.
+/// The limits of a recorded plan: more than people would read.
 pub const MAX_STEPS: usize = 50;
 const MAX_STEP: usize = 200;
 
@@ -165,7 +165,7 @@ impl ProgressStep {
     }
 }
 
-/// What it takes in a prompt besides words and links.
+/// The content that an agent accepts in a prompt besides text and links.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize, schemars::JsonSchema)]
 #[serde(default)]
 #[schemars(rename = "Takes")]
@@ -176,21 +176,21 @@ pub struct PromptCapabilities {
 }
 
 impl PromptCapabilities {
-    /// Our own protocol has text only; a resource can be told in words.
+    /// Our own protocol accepts text only; a resource can be embedded as text.
     pub const TEXT_ONLY: Self = Self { image: false, audio: false, embedded_context: true };
 }
 
-/// A title is one line, as far as people would read it.
+/// The maximum characters of a title, which is one line.
 const MAX_TITLE: usize = 200;
-/// One that is made of a prompt is shorter.
+/// The maximum characters of a title made from a prompt.
 const MAX_FIRST_LINE: usize = 80;
 
-/// A title, as far as it is kept; `None` if it says nothing.
+/// Shortens a title to its first line; `None` if that is blank.
 pub fn title(text: &str) -> Option<String> {
     truncate_first_line(text, MAX_TITLE)
 }
 
-/// The first line of a prompt, as a title.
+/// Shortens the first line of a prompt to a title.
 pub fn first_line(text: &str) -> Option<String> {
     truncate_first_line(text, MAX_FIRST_LINE)
 }
@@ -198,7 +198,7 @@ pub fn first_line(text: &str) -> Option<String> {
 fn truncate_first_line(text: &str, most: usize) -> Option<String> {
     let line = text.trim().lines().next()?.trim_end();
     let Some((end, _)) = line.char_indices().nth(most) else { return Some(line.to_owned()) };
-    // The last of the characters is the ellipsis.
+    // The ellipsis replaces the last character.
     let last = line[..end].char_indices().next_back().map_or(0, |(at, _)| at);
     let kept = &line[..last];
     let is_word_end = line[last..].starts_with(char::is_whitespace);
@@ -210,23 +210,23 @@ fn truncate_first_line(text: &str, most: usize) -> Option<String> {
     Some(format!("{}…", kept.trim_end()))
 }
 
-/// What every bridge shows of it.
+/// The information about an agent that every bridge shows.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct AgentInfo {
     pub controls: Controls,
     pub spent: UsageTotals,
-    /// Why no new turn begins, if none does.
+    /// The reason why no new turn begins; `None` if turns may begin.
     pub capped: Option<String>,
-    /// What it said last about how far it has come.
+    /// Its last reported plan and progress.
     #[serde(default)]
     pub steps: Vec<ProgressStep>,
-    /// What it calls the session.
+    /// The agent's title for the session.
     #[serde(default)]
     pub title: Option<String>,
-    /// The beginning of what people asked first.
+    /// The beginning of the first prompt.
     #[serde(default)]
     pub first_prompt: Option<String>,
-    /// Unknown before it was ready, and of agents that do not tell.
+    /// Unknown before the agent was ready, and for agents that do not report it.
     #[serde(default)]
     pub takes: Option<PromptCapabilities>,
 }

@@ -1,15 +1,16 @@
-//! What an agent says and what we say to it, in no protocol's words. Drivers translate.
+//! Messages from and to an agent, independent of its protocol. Drivers translate.
 
 use std::time::Duration;
 
 use serde::{Deserialize, Serialize};
+use strum::IntoStaticStr;
 
 use super::{
     Answer, Choice, ControlChange, Controls, Event, HostCall, HostCallReply, Json, ProgressStep, PromptBody,
     PromptCapabilities, RequestId, Time, TurnId, TurnTokenCounts,
 };
 
-/// One thing an agent said.
+/// A message from an agent.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum AgentMessage {
     Clearance(ClearanceRequest),
@@ -26,80 +27,80 @@ pub enum AgentMessage {
     Heartbeat {
         params: Json,
         progress: HeartbeatProgress,
-        /// The same as long as there is no progress.
+        /// A hash that stays the same as long as there is no progress.
         fingerprint: u64,
         steps: Vec<ProgressStep>,
     },
-    /// The agent can be told what to do now.
+    /// The agent accepts prompts.
     Ready {
-        /// Takes words during a turn without being interrupted.
+        /// The agent accepts text during a turn without an interrupt.
         supports_steering: bool,
-        /// Tells which sessions it remembers.
+        /// The agent can list the sessions that it remembers.
         supports_session_list: bool,
-        /// Goes on with a session of an earlier process.
+        /// The agent resumed a session of an earlier process.
         resumed: bool,
         prompt_capabilities: PromptCapabilities,
-        /// What it told about itself.
+        /// The agent's description of itself.
         info: Json,
     },
-    /// Somebody has to log in before the agent can work; the end of its turn, or of its start, follows.
+    /// The agent needs a log-in; the end of its turn, or of its start, follows.
     LogInNeeded {
         reason: String,
-        /// The agent's own words.
+        /// The agent's explanation.
         words: String,
         how: String,
-        /// The agent has done nothing about the prompt of its turn but to say so.
+        /// The agent did not process the prompt of its turn.
         untouched: bool,
     },
-    /// The agent cannot be worked with.
+    /// The agent is unusable.
     Unusable {
         reason: String,
     },
-    /// To be told to the agent, in the driver's own words.
+    /// A message for the agent that the driver has composed.
     DriverText {
         text: String,
     },
-    /// A request is taken back by the agent.
+    /// The agent withdraws a request.
     Withdrawn {
         request: RequestId,
         message: Json,
     },
-    /// What it means to do, and how far it has come.
+    /// The agent's plan and its progress.
     Steps(Vec<ProgressStep>),
-    /// What it calls the session, if anything.
+    /// The agent's title for the session, if any.
     Title(Option<String>),
-    /// What can be set, all of it.
+    /// All settings of the agent.
     Controls(Box<Controls>),
-    /// The sessions that it remembers itself, or why it does not tell.
+    /// The sessions that the agent remembers, or the reason why it does not list them.
     SessionList {
         result: Json,
         ok: bool,
     },
-    /// What was to be set is, with this number of ours.
+    /// The agent applied the setting with this number of ours.
     SettingAccepted {
         set: Option<u64>,
         result: Json,
     },
-    /// Something could not be set.
+    /// The agent refused a setting.
     SettingRefused {
         set: Option<u64>,
         reason: String,
         error: Json,
     },
-    /// What its life has cost so far, in millionths.
+    /// The cost of the agent's process so far, in millionths.
     Cost {
         micros: u64,
         currency: Option<String>,
     },
-    /// Words for a turn that runs were not taken.
+    /// The agent refused text for a running turn.
     SteeringRefused {
         message: String,
-        /// To the agent none runs; its end is on the way if it does to us.
+        /// For the agent no turn runs; if one runs for us, its end is in transit.
         no_turn: bool,
     },
-    /// Our own words, as it repeats them: kept, but no sign of life.
+    /// The agent repeats our own text: logged, but no sign of activity.
     Echo(Event),
-    /// Anything else that it tells while it works.
+    /// Any other report of a working agent.
     Update {
         params: Json,
     },
@@ -107,57 +108,57 @@ pub enum AgentMessage {
         stop_reason: String,
         tokens: TurnTokenCounts,
         params: Json,
-        /// It is an error that the agent has answered.
+        /// The message is an error answer of the agent.
         failed: bool,
-        /// The turn that it names, where its protocol and the agent do.
+        /// The turn that the message names, if protocol and agent support it.
         turn: Option<TurnId>,
-        /// All of it, in case there is no turn to be ended.
+        /// The complete message, in case there is no turn to end.
         message: Json,
     },
-    /// What it does, whether or not it has asked.
+    /// A tool call of the agent, with or without a clearance.
     Tool {
-        /// Changes something: a file is written, a command is run.
+        /// The tool changes something: it writes a file or runs a command.
         changes_something: bool,
         call: Option<ToolCallState>,
         params: Json,
     },
-    /// Something that it wants us to do.
+    /// A call to the host.
     HostCall(Box<HostCall>),
-    /// A limit of the service that it depends on keeps it from going on.
+    /// The agent is blocked by a limit of the service that it depends on.
     Limited {
-        /// `usage`, `rate`, or what it calls it.
+        /// `usage`, `rate`, or the agent's name for the limit.
         kind: String,
         resets: LimitResetTime,
         params: Json,
     },
-    /// What came of something that it was allowed.
+    /// The result of a cleared action.
     Outcome {
         request: RequestId,
         outcome: String,
         params: Json,
     },
-    /// Valid, but not known to us: kept whole, and answered with an error if it was a request.
+    /// A valid but unknown message: logged in full, and answered with an error if it was a request.
     Unknown {
         message: Json,
         fault: Option<RequestFault>,
     },
-    /// Not usable: kept as an excerpt, and answered with an error where it can be.
+    /// An unusable line: logged as an excerpt, and answered with an error if possible.
     Rejected {
         rejection: LineRejection,
         fault: Option<RequestFault>,
     },
 }
 
-/// A tool call, as it is told of more than once.
+/// The state of a tool call, which the agent reports more than once.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct ToolCallState {
     pub id: String,
     pub title: String,
-    /// It is under way.
+    /// The call is in progress.
     pub open: bool,
 }
 
-/// When a limit is over.
+/// The time when a limit ends.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum LimitResetTime {
     At(Time),
@@ -173,11 +174,11 @@ pub struct ClearanceRequest {
     pub description: Option<String>,
     pub diff: Option<String>,
     pub file_path: Option<String>,
-    /// Other files that it is about.
+    /// Other files that it concerns.
     pub more_paths: Vec<String>,
     pub tool: Option<String>,
     pub command: Option<String>,
-    /// Whether agents like this one say how risky something is; if one does and has not, that is a risk of its own.
+    /// Agents of this protocol claim a risk; if such an agent does not, that is a risk of its own.
     pub claims_risk: bool,
     pub claimed_risk: Option<String>,
     pub options: Vec<Choice>,
@@ -186,14 +187,14 @@ pub struct ClearanceRequest {
     pub line: LineExcerpt,
 }
 
-/// What is left of the line that a request came in, in case it has to be rejected after all.
+/// An excerpt of the line that a request came in, in case it is rejected later.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct LineExcerpt {
     pub excerpt: String,
     pub bytes: u64,
 }
 
-/// What a heartbeat's list of steps adds up to.
+/// The progress that a heartbeat's list of steps shows.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum HeartbeatProgress {
     Empty,
@@ -201,7 +202,7 @@ pub enum HeartbeatProgress {
     Completed,
 }
 
-/// Why a line was not usable, with a cut excerpt of it.
+/// The reason why a line was unusable, with a shortened excerpt of it.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, schemars::JsonSchema)]
 #[schemars(rename = "Rejection")]
 pub struct LineRejection {
@@ -212,7 +213,7 @@ pub struct LineRejection {
     pub field: Option<String>,
 }
 
-/// An error answer to a request of the agent's.
+/// An error answer to an agent's request.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct RequestFault {
     pub request: RequestId,
@@ -222,33 +223,20 @@ pub struct RequestFault {
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
+#[derive(IntoStaticStr)]
+#[strum(serialize_all = "snake_case", const_into_str)]
 pub enum FaultCode {
     UnknownMethod,
     MissingField,
     InvalidField,
     DuplicateId,
     TooLong,
-    /// It was taken back.
+    /// The request was withdrawn.
     Cancelled,
-    /// What it is about is not there.
+    /// The subject of the request does not exist.
     NotFound,
-    /// It was not allowed, or could not be done.
+    /// The action was denied or failed.
     Failed,
-}
-
-impl FaultCode {
-    pub const fn as_str(self) -> &'static str {
-        match self {
-            Self::UnknownMethod => "unknown_method",
-            Self::MissingField => "missing_field",
-            Self::InvalidField => "invalid_field",
-            Self::DuplicateId => "duplicate_id",
-            Self::TooLong => "too_long",
-            Self::Cancelled => "cancelled",
-            Self::NotFound => "not_found",
-            Self::Failed => "failed",
-        }
-    }
 }
 
 /// One thing we say to an agent.
@@ -277,28 +265,28 @@ pub enum AgentCommand {
         message: String,
     },
     Fault(RequestFault),
-    /// A host call of the agent was performed.
+    /// The answer to a host call of the agent.
     Reply {
         request: RequestId,
         reply: HostCallReply,
     },
-    /// The first words, of a protocol that has them.
+    /// The first message, for protocols that have one.
     Hello,
-    /// A request of the agent's is not answered any more.
+    /// Cancels a request of the agent: it gets no answer any more.
     Cancel {
         request: RequestId,
     },
-    /// With a number, by which the answer is known.
+    /// Changes a setting, with a number that identifies the answer.
     ChangeSetting {
         set: ControlChange,
         number: u64,
     },
-    /// Which sessions do you remember?
+    /// Requests the list of sessions that the agent remembers.
     ListSessions,
-    /// A turn that was cancelled and never confirmed is not waited for any more.
+    /// Stops waiting for the confirmation of a cancelled turn.
     AbandonTurn,
-    /// The session ends: a last word, for agents that have one.
+    /// Announces the end of the session, for protocols that support it.
     Close,
-    /// In the words of the driver itself, which knows what it means.
+    /// Text that the driver itself has composed and understands.
     Text(String),
 }

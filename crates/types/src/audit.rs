@@ -1,8 +1,10 @@
-//! The audit: who did what, in a chain that shows where it was changed.
+//! The audit: actions and their actors, in a hash chain that reveals changes.
+
+use strum::IntoStaticStr;
 
 use super::{Json, SessionId, Time};
 
-/// Something that goes into the audit.
+/// A new row of the audit.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct NewAuditRow {
     pub at: Time,
@@ -13,7 +15,7 @@ pub struct NewAuditRow {
     pub data: Json,
 }
 
-/// A row of it.
+/// A row of the audit.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct AuditRow {
     pub n: u64,
@@ -22,12 +24,13 @@ pub struct AuditRow {
     pub by: String,
     pub session: Option<String>,
     pub data: Json,
-    /// Of this row and, through the one before, of all before it.
+    /// The hash of this row and, through its predecessor, of all rows before it.
     pub hash: String,
 }
 
 /// The kind of who acted.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, IntoStaticStr)]
+#[strum(serialize_all = "snake_case", const_into_str)]
 pub enum Actor {
     Person,
     /// A rule or another part of policy.
@@ -36,28 +39,16 @@ pub enum Actor {
     Agent,
     /// The daemon by itself.
     Intercom,
-    /// Somebody who is not known.
+    /// An unknown actor.
     Nobody,
-}
-
-impl Actor {
-    pub const fn as_str(self) -> &'static str {
-        match self {
-            Self::Person => "person",
-            Self::Rule => "rule",
-            Self::Agent => "agent",
-            Self::Intercom => "intercom",
-            Self::Nobody => "nobody",
-        }
-    }
 }
 
 /// Names that are not a person's.
 const DAEMON_ACTORS: &[&str] = &["intercom", "the demo", "SIGHUP"];
-/// How a part of the daemon is called, before what it does: `intercom, unused`.
+/// The prefix of the names of the daemon's parts, as in `intercom, unused`.
 const PART_OF_OURS: &str = "intercom, ";
 const UNKNOWN: &str = "nobody";
-/// How an agent's process is called, before its session.
+/// The prefix of the name of an agent's process; its session follows.
 pub const AGENT_PREFIX: &str = "agent of ";
 
 impl AuditRow {
@@ -66,9 +57,9 @@ impl AuditRow {
         struct AuditVia {
             via: Option<String>,
         }
-        let said: Option<AuditVia> = serde_json::from_str(self.data.as_str()).ok();
+        let recorded: Option<AuditVia> = serde_json::from_str(self.data.as_str()).ok();
         match self.by.as_str() {
-            _ if said.and_then(|said| said.via).as_deref() == Some(VIA_POLICY) => Actor::Rule,
+            _ if recorded.and_then(|recorded| recorded.via).as_deref() == Some(VIA_POLICY) => Actor::Rule,
             by if DAEMON_ACTORS.contains(&by) || by.starts_with(PART_OF_OURS) => Actor::Intercom,
             UNKNOWN => Actor::Nobody,
             by if by.starts_with(AGENT_PREFIX) => Actor::Agent,
@@ -77,7 +68,7 @@ impl AuditRow {
     }
 }
 
-/// What decides a clearance without a person.
+/// The `via` of a clearance that was decided without a person.
 pub const VIA_POLICY: &str = "policy";
 
 #[cfg(test)]

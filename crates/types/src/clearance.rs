@@ -1,8 +1,9 @@
-//! Clearances: an agent asks to be allowed something, and waits until somebody decides.
+//! Clearances: an agent requests permission for an action and waits for the decision.
 
 use std::cmp::Ordering;
 
 use serde::{Deserialize, Serialize};
+use strum::{EnumString, IntoStaticStr};
 
 use super::question::waiting_first;
 use super::time::rfc3339;
@@ -12,6 +13,8 @@ use super::{ClearanceId, Delivery, OpenEnum, SessionId, Time};
     Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize, schemars::JsonSchema,
 )]
 #[serde(rename_all = "snake_case")]
+#[derive(EnumString, IntoStaticStr)]
+#[strum(serialize_all = "snake_case", const_into_str)]
 pub enum Risk {
     Low,
     Medium,
@@ -20,66 +23,26 @@ pub enum Risk {
 }
 
 impl Risk {
-    /// From the lowest to the highest.
+    /// All risks, from the lowest to the highest.
     pub const ALL: [Self; 4] = [Self::Low, Self::Medium, Self::High, Self::Critical];
 
-    /// What an agent claims; a missing or unknown claim counts as high.
+    /// Returns the risk that an agent claims; a missing or unknown claim counts as high.
     pub fn of_claim(claim: Option<&str>) -> Self {
         claim.and_then(Self::parse).unwrap_or(Self::High)
-    }
-
-    pub fn parse(text: &str) -> Option<Self> {
-        Some(match text {
-            "low" => Self::Low,
-            "medium" => Self::Medium,
-            "high" => Self::High,
-            "critical" => Self::Critical,
-            _ => return None,
-        })
-    }
-
-    pub const fn as_str(self) -> &'static str {
-        match self {
-            Self::Low => "low",
-            Self::Medium => "medium",
-            Self::High => "high",
-            Self::Critical => "critical",
-        }
     }
 }
 
 /// `pending`, then exactly one of the others.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize, schemars::JsonSchema)]
 #[serde(rename_all = "snake_case")]
+#[derive(EnumString, IntoStaticStr)]
+#[strum(serialize_all = "snake_case", const_into_str)]
 pub enum ClearanceStatus {
     Pending,
     Approved,
     Denied,
     Withdrawn,
     Expired,
-}
-
-impl ClearanceStatus {
-    pub const fn as_str(self) -> &'static str {
-        match self {
-            Self::Pending => "pending",
-            Self::Approved => "approved",
-            Self::Denied => "denied",
-            Self::Withdrawn => "withdrawn",
-            Self::Expired => "expired",
-        }
-    }
-
-    pub fn parse(text: &str) -> Option<Self> {
-        Some(match text {
-            "pending" => Self::Pending,
-            "approved" => Self::Approved,
-            "denied" => Self::Denied,
-            "withdrawn" => Self::Withdrawn,
-            "expired" => Self::Expired,
-            _ => return None,
-        })
-    }
 }
 
 /// What an operator decides.
@@ -99,35 +62,27 @@ impl Verdict {
     }
 }
 
-/// What policy made of a request.
+/// The decision of policy about a request.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, schemars::JsonSchema)]
 pub struct Ruling {
     pub outcome: Outcome,
-    /// The rule that said so, by name or number; none did if people are asked by default.
+    /// The rule that decided, by name or number; `None` if people are asked by default.
     pub rule: Option<String>,
-    /// In a sentence for people.
+    /// The reason, in a sentence for people.
     pub why: String,
-    /// Who is to be asked; everybody who may decide, if empty.
+    /// The names of the people to ask; if empty, everybody who may decide.
     #[serde(default)]
     pub whom: Vec<String>,
 }
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize, schemars::JsonSchema)]
 #[serde(rename_all = "snake_case")]
+#[derive(IntoStaticStr)]
+#[strum(serialize_all = "snake_case", const_into_str)]
 pub enum Outcome {
     Allow,
     Deny,
     Ask,
-}
-
-impl Outcome {
-    pub const fn as_str(self) -> &'static str {
-        match self {
-            Self::Allow => "allow",
-            Self::Deny => "deny",
-            Self::Ask => "ask",
-        }
-    }
 }
 
 /// One of the answers an agent offers.
@@ -138,34 +93,34 @@ pub struct Choice {
     pub kind: String,
 }
 
-/// A request of an agent to be allowed something, and its fate.
+/// A request of an agent for permission, and its decision.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, schemars::JsonSchema)]
 pub struct Clearance {
     pub id: ClearanceId,
     pub session: SessionId,
     pub session_name: Option<String>,
-    /// What it would run or change, on one line and without secrets: the command, else the files with the size of the
-    /// diff. `null` if the agent names neither. To be shown before the title wherever there is one line.
+    /// The command or change on one line and without secrets: the command, else the files with the size of the diff.
+    /// `null` if the agent names neither. Show it before the title wherever there is one line.
     pub action: Option<String>,
     pub title: String,
     pub description: Option<String>,
     pub diff: Option<String>,
     pub file_path: Option<String>,
-    /// Other files that it is about.
+    /// Other files that it concerns.
     #[serde(default)]
     pub more_paths: Vec<String>,
-    /// `edit`, `execute`, …, where the agent says so.
+    /// The kind of tool, such as `edit` or `execute`, if the agent names one.
     pub tool: Option<String>,
-    /// The command that would be run, where the agent says so.
+    /// The command to run, if the agent names one.
     pub command: Option<String>,
-    /// The higher of what we see and what the agent claims.
+    /// The higher of the computed risk and the agent's claim.
     pub risk: OpenEnum<Risk>,
-    /// As the agent said it.
+    /// The risk that the agent claims, unchanged.
     pub claimed_risk: Option<String>,
-    /// The risk that we see.
+    /// The risk that intercom computes.
     #[serde(default = "unseen")]
     pub computed_risk: OpenEnum<Risk>,
-    /// Why, in a few words each.
+    /// The reasons for the risk, in a few words each.
     #[serde(default)]
     pub risk_why: Vec<String>,
     #[serde(default)]
@@ -179,16 +134,16 @@ pub struct Clearance {
     #[serde(default, with = "rfc3339::optional")]
     #[schemars(with = "Option<String>")]
     pub expires_at: Option<Time>,
-    /// What policy said; `null` for requests of old.
+    /// The decision of policy; `null` for requests of older releases.
     pub ruling: Option<Ruling>,
-    /// How many different people have to approve it.
+    /// The number of different people who have to approve it.
     #[serde(default = "one")]
     pub needed: u32,
-    /// Who has, while it waits for more.
+    /// The people who have approved it so far, while more approvals are needed.
     #[serde(default)]
     pub approvals: Vec<String>,
     pub decided_by: Option<String>,
-    /// From where: the socket, a network address, a rule, the clock.
+    /// The origin of the decision: the socket, a network address, a rule, the clock.
     pub decided_via: Option<String>,
     #[serde(default, with = "rfc3339::optional")]
     #[schemars(with = "Option<String>")]
@@ -199,7 +154,7 @@ pub struct Clearance {
     #[schemars(with = "Option<String>")]
     pub delivered_at: Option<Time>,
     pub outcome: Option<String>,
-    /// What was hidden from you; empty if nothing was.
+    /// The fields that were redacted for you; empty if none were.
     #[serde(default)]
     pub hidden: Vec<String>,
 }
@@ -208,31 +163,31 @@ fn one() -> u32 {
     1
 }
 
-/// Daemons of old had no opinion of their own.
+/// Older daemons did not compute a risk.
 fn unseen() -> OpenEnum<Risk> {
     OpenEnum::Unknown("none".into())
 }
 
 impl OpenEnum<Risk> {
-    /// A risk that we do not know counts as high, as a missing claim of an agent does.
+    /// Returns the risk; an unknown risk counts as high, like a missing claim.
     pub fn level(&self) -> Risk {
         self.known().unwrap_or(Risk::High)
     }
 }
 
 impl Clearance {
-    /// The name of its session if it has one.
+    /// The name of its session, if it has one.
     pub fn session_label(&self) -> String {
         self.session_name.clone().unwrap_or_else(|| self.session.short())
     }
 
-    /// The same without what may be long.
+    /// Returns the clearance without its long fields.
     #[must_use]
     pub fn in_brief(self) -> Self {
         Self { description: None, diff: None, ..self }
     }
 
-    /// Sorts a list of the API, which is newest first; of two that came in the same moment, the later one is the newer.
+    /// Sorts a list of the API, which is newest first; of two from the same moment, the later one is the newer.
     pub fn sort(clearances: &mut [Self]) {
         clearances.reverse();
         clearances.sort_by(Self::order);
@@ -252,12 +207,12 @@ impl Clearance {
 pub struct Decision {
     #[serde(rename = "decision")]
     pub verdict: Verdict,
-    /// Reaches the agent, with an approval as well.
+    /// The reason, which the agent receives, with an approval as well.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub reason: Option<String>,
     #[serde(skip_serializing_if = "Option::is_none")]
     pub option: Option<String>,
-    /// Makes a grant of it, besides; `false` is as good as nothing.
+    /// Also creates a grant; `false` is the same as leaving it out.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub remember: Option<RememberChoice>,
 }
@@ -269,7 +224,7 @@ impl From<Verdict> for Decision {
 }
 
 impl Decision {
-    /// With one of the agent's own options.
+    /// Creates a decision that selects one of the agent's own options.
     pub fn with_option(verdict: Verdict, option: &str) -> Self {
         Self { option: Some(option.to_owned()), ..verdict.into() }
     }
@@ -282,18 +237,18 @@ pub enum RememberChoice {
     Rule(RememberedRule),
 }
 
-/// A rule to be kept with an approval, as the clearance's explanation proposed it.
+/// A rule to create with an approval, as proposed in the clearance's explanation.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, schemars::JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct RememberedRule {
     /// The `proposal` of the clearance's explanation.
     pub rule: serde_json::Value,
-    /// How long it holds, such as `8h`; until it is revoked if nothing is said.
+    /// The lifetime of the grant, such as `8h`; without it, the grant lasts until it is revoked.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub r#for: Option<String>,
 }
 
-/// An approval that is not enough by itself.
+/// One approval of several that are needed.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, schemars::JsonSchema)]
 pub struct Quorum {
     pub approvals: Vec<String>,

@@ -1,5 +1,5 @@
-//! The blocks that a prompt is made of, as whoever wrote it sent them: text, files, pictures, sounds, and what we do not
-//! know. They are the Agent Client Protocol's, which everybody else has taken over; nothing of them is lost on the way.
+//! The content blocks of a prompt as its author sent them: text, files, pictures, sounds, and unknown blocks. Their
+//! format is that of the Agent Client Protocol; nothing of them is lost.
 
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
@@ -7,13 +7,13 @@ use serde_json::value::RawValue;
 
 use super::Json;
 
-/// A list of blocks, on one line.
+/// A list of content blocks as JSON on one line.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, schemars::JsonSchema)]
 #[serde(transparent)]
 pub struct Content(Json);
 
 impl Content {
-    /// `None` if this is no list of objects.
+    /// Parses a list of blocks; `None` if this is not a list of objects.
     pub fn read(json: &Json) -> Option<Self> {
         json.objects().map(|_| Self(json.on_one_line()))
     }
@@ -30,13 +30,14 @@ impl Content {
         self.0.objects().unwrap_or_default()
     }
 
-    /// In words, for people and for agents that take nothing else.
+    /// Returns the content as text, for people and for agents that accept only text.
     pub fn text(&self) -> String {
         let words: Vec<String> = self.blocks().into_iter().map(block_text).collect();
         words.join("\n").trim().to_owned()
     }
 
-    /// With other words: the first block of text has them, the others are gone, all else stays.
+    /// Replaces the text: the first text block gets the new text, other text blocks are removed, and all other blocks
+    /// stay.
     #[must_use]
     pub fn with_text(&self, text: &str) -> Self {
         #[derive(Serialize)]
@@ -45,15 +46,15 @@ impl Content {
             text: &'a str,
         }
         let words = Json::of(&TextBlock { r#type: "text", text });
-        let (mut blocks, mut said) = (Vec::new(), false);
+        let (mut blocks, mut is_placed) = (Vec::new(), false);
         for block in self.blocks() {
             if block_type(block) != "text" {
                 blocks.push(Json::raw(block));
-            } else if !std::mem::replace(&mut said, true) {
+            } else if !std::mem::replace(&mut is_placed, true) {
                 blocks.push(words.clone());
             }
         }
-        if !said {
+        if !is_placed {
             blocks.insert(0, words);
         }
         Self(Json::of(&blocks))

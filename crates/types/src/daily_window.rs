@@ -1,11 +1,11 @@
-//! A part of each day, such as the night, where people live.
+//! A daily window of time, such as the night, in a time zone.
 
 use jiff::civil;
 use jiff::tz::TimeZone;
 
 use super::Time;
 
-/// From one time of day to another, past midnight if the first is the later one.
+/// A window from one time of day to another, past midnight if the first is the later one.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct DailyWindow {
     from: civil::Time,
@@ -13,7 +13,7 @@ pub struct DailyWindow {
 }
 
 impl DailyWindow {
-    /// `22:00-07:00`.
+    /// Parses a window such as `22:00-07:00`.
     pub fn parse(text: &str) -> Option<Self> {
         let (from, to) = text.split_once('-')?;
         let (from, to) = (clock(from)?, clock(to)?);
@@ -24,13 +24,13 @@ impl DailyWindow {
         TimeZone::get(name).is_ok()
     }
 
-    /// In a zone that is not known, the day is that of UTC.
+    /// Reports whether the window contains a time. In an unknown zone, UTC applies.
     pub fn contains(&self, now: Time, zone: &str) -> bool {
         let at = local(now, zone).time();
         if self.from < self.to { self.from <= at && at < self.to } else { at >= self.from || at < self.to }
     }
 
-    /// The date on which it last ended.
+    /// Returns the date on which the window last ended.
     pub fn last_end(&self, now: Time, zone: &str) -> civil::Date {
         let local = local(now, zone);
         let today = local.date();

@@ -1,17 +1,17 @@
-//! How far an answer has come on its way into the agent's pipe.
+//! The delivery state of a message to an agent.
 
 use serde::{Deserialize, Serialize};
 
-/// `Delivered` means wholly in the agent's pipe, not that the agent has acted on it. In JSON it is two fields of the
-/// object that it belongs to, `delivery` and `delivery_cause`.
+/// `Delivered` means completely in the agent's pipe, not that the agent has acted on it. In JSON it is two fields of
+/// the object that it belongs to, `delivery` and `delivery_cause`.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, schemars::JsonSchema)]
 #[serde(from = "DeliveryFields", into = "DeliveryFields")]
 pub enum Delivery {
-    /// Nothing is to be delivered (yet).
+    /// There is nothing to deliver (yet).
     None,
     Pending,
     Delivered,
-    /// It will never arrive, and why.
+    /// The message will never arrive, for this reason.
     Failed(String),
     /// A state of a newer daemon.
     Other(String),
@@ -19,7 +19,7 @@ pub enum Delivery {
 
 #[derive(Serialize, Deserialize, schemars::JsonSchema)]
 struct DeliveryFields {
-    /// Whether it is in the agent's pipe: `none`, `pending`, `delivered` or `failed`.
+    /// The state of the delivery: `none`, `pending`, `delivered` or `failed`.
     #[serde(default = "nothing")]
     delivery: String,
     delivery_cause: Option<String>,
@@ -48,7 +48,7 @@ impl From<Delivery> for DeliveryFields {
 }
 
 impl Delivery {
-    /// Why a message did not arrive: the agent had closed its stdin, or was gone.
+    /// The cause of a failed delivery: the agent had closed its stdin, or had exited.
     pub const STREAM_CLOSED: &str = "write failed: stream closed";
 
     pub fn as_str(&self) -> &str {
@@ -68,7 +68,7 @@ impl Delivery {
         }
     }
 
-    /// The state and its cause back into one value; `None` if there is no such state.
+    /// Combines a state and its cause into one value; `None` if there is no such state.
     pub fn from_parts(name: &str, cause: Option<String>) -> Option<Self> {
         Some(match name {
             "none" => Self::None,

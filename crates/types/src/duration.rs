@@ -1,12 +1,12 @@
-//! Durations as people write them: `90s`, `2h`, `30d`, `1h30m`.
+//! Durations in the notation of people: `90s`, `2h`, `30d`, `1h30m`.
 
 use std::time::Duration;
 
 /// The units, largest first, in seconds.
 const UNITS: &[(char, u64)] = &[('w', 604_800), ('d', 86_400), ('h', 3_600), ('m', 60), ('s', 1)];
 
-/// Whole numbers, each with its unit, larger units first and none twice. Nothing else is a duration, `90` neither:
-/// nobody can tell what it counts.
+/// Parses whole numbers with units, larger units first and none twice. A number without a unit, such as `90`, is
+/// invalid because it is ambiguous.
 pub fn parse_duration(text: &str) -> Option<Duration> {
     let mut seconds = 0_u64;
     let mut units = UNITS.iter();

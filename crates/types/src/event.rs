@@ -1,10 +1,12 @@
 //! Events: the facts of the log, one payload type per kind.
 //!
-//! The JSON of a payload is public: the log stores it, the API serves it, and scripts read it. Its fields keep their order, so
-//! that a log reads the same from release to release (`tests` hold every kind against recorded JSON). The table below is the
-//! only place that spells the dotted names.
+//! The JSON of a payload is public: the log stores it, the API serves it, and scripts read it. Its fields keep their
+//! order, so that a log reads the same from release to release (`tests` compare every kind with recorded JSON). The
+//! table below is the only place that spells the dotted names.
 
 use std::borrow::Cow;
+
+use strum::{EnumString, IntoStaticStr};
 
 use super::{Json, SessionId, Time};
 
@@ -52,28 +54,14 @@ pub use update::{AgentUpdate, MessageChunk, PlanStep, Speaker};
 macro_rules! events {
     ($($(#[$doc:meta])* $variant:ident($payload:ty) = $name:literal,)*) => {
         /// The kinds of events that this version knows.
-        #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+        #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, IntoStaticStr, EnumString)]
+        #[strum(const_into_str)]
         pub enum EventKind {
-            $($(#[$doc])* $variant,)*
+            $($(#[$doc])* #[strum(serialize = $name)] $variant,)*
         }
 
         impl EventKind {
             pub const ALL: &[Self] = &[$(Self::$variant,)*];
-
-            /// The name in the log.
-            pub const fn as_str(self) -> &'static str {
-                match self {
-                    $(Self::$variant => $name,)*
-                }
-            }
-
-            /// Returns the kind of that name; none if a newer version wrote it.
-            pub fn parse(name: &str) -> Option<Self> {
-                Some(match name {
-                    $($name => Self::$variant,)*
-                    _ => return None,
-                })
-            }
 
             /// The JSON schema of the payload.
             pub fn payload_schema(self, generator: &mut schemars::SchemaGenerator) -> schemars::Schema {
@@ -87,12 +75,12 @@ macro_rules! events {
         #[derive(Debug, Clone, PartialEq, Eq)]
         pub enum Event {
             $($(#[$doc])* $variant($payload),)*
-            /// A kind that this version does not know, or a payload that it cannot read. Nothing of it is lost.
+            /// A kind that this version does not know, or a payload that it cannot parse, kept completely.
             Other { kind: Box<str>, data: Json },
         }
 
         impl Event {
-            /// Returns the kind; none of an event that this version does not know.
+            /// Returns the kind; `None` for kinds that this version does not know.
             pub const fn kind(&self) -> Option<EventKind> {
                 match self {
                     $(Self::$variant(_) => Some(EventKind::$variant),)*
@@ -100,7 +88,7 @@ macro_rules! events {
                 }
             }
 
-            /// The name of its kind in the log.
+            /// Returns the name of its kind in the log.
             pub fn name(&self) -> &str {
                 match self {
                     $(Self::$variant(_) => $name,)*
@@ -115,11 +103,12 @@ macro_rules! events {
                 }
             }
 
-            /// Reads an event of the log. A kind or a payload that is not understood becomes `Other`: a reader goes on.
+            /// Parses an event of the log. An unknown kind or an invalid payload becomes `Other`, so that a reader can
+            /// continue.
             pub fn parse(name: &str, data: &Json) -> Self {
                 let other = || Self::Other { kind: name.into(), data: data.clone() };
                 let kind = EventKind::parse(name);
-                // Agents say these by the thousand, and what they say is taken as it is.
+                // These kinds are frequent, and their payloads are raw messages that need no parsing.
                 if let Some(event) = kind.and_then(|kind| Self::said_by_agent(kind, data)) {
                     return event;
                 }
@@ -139,9 +128,9 @@ events! {
     /// A session that has had no process gets another agent.
     SessionAgentChanged(SessionAgentChanged) = "session.agent",
     SessionPresetChanged(SessionPresetChanged) = "session.preset",
-    /// Somebody else than the ACP client that started it uses it: it stays when that client leaves.
+    /// Another client than the ACP client that started the session uses it: it stays when that client leaves.
     SessionKept(SessionKept) = "session.kept",
-    /// A running process was found of which the database knows nothing, or too little.
+    /// A running process was found that the database does not know, or not completely.
     SessionAdopted(SessionAdopted) = "session.adopted",
     AgentSpawned(AgentSpawned) = "agent.spawned",
     AgentReady(AgentReady) = "agent.ready",
@@ -150,7 +139,7 @@ events! {
     /// The agent reports its status.
     Status(RawMessage) = "status",
     Heartbeat(RawMessage) = "heartbeat",
-    /// The agent says something or uses a tool.
+    /// The agent sends text or uses a tool.
     Update(RawMessage) = "update",
     FileRead(FileRead) = "file.read",
     FileWritten(FileWritten) = "file.written",
@@ -183,9 +172,9 @@ events! {
     PromptDelivered(PromptDelivered) = "prompt.delivered",
     PromptUndelivered(PromptUndelivered) = "prompt.undelivered",
     PromptWithdrawn(PromptWithdrawn) = "prompt.withdrawn",
-    /// The agent could not begin with it: it is in the queue again.
+    /// The agent could not start with the prompt: it is in the queue again.
     PromptRequeued(PromptRequeued) = "prompt.requeued",
-    /// A queued prompt gets other words or another place.
+    /// A queued prompt gets another text or another place.
     PromptAmended(PromptAmended) = "prompt.amended",
     Nudged(Nudged) = "nudge",
     NudgeUndelivered(MessageUndelivered) = "nudge.undelivered",
@@ -197,7 +186,7 @@ events! {
     /// The agent acts without ever having asked for a clearance.
     SessionUnenforced(SessionUnenforced) = "session.unenforced",
     SessionStopping(SessionStopping) = "session.stopping",
-    /// Output of the agent may be missing: nobody held its pipe for a while.
+    /// Output of the agent may be missing: for a while no process held a reading end of its pipe.
     OutputIncomplete(OutputIncomplete) = "output.incomplete",
     AgentExited(AgentExited) = "agent.exited",
     SessionResumed(SessionResumed) = "session.resumed",
@@ -213,7 +202,7 @@ events! {
     /// The last step has not helped.
     StallStepFailed(StallStepFailed) = "stall.failed",
     StallRecovered(StallRecovered) = "stall.recovered",
-    /// A person acts: the ladder begins again at its first step.
+    /// A person acts: the ladder restarts at its first step.
     StallReset(StallReset) = "stall.reset",
     StallSnoozed(StallSnoozed) = "stall.snoozed",
     LadderChanged(LadderChanged) = "stall.ladder",
@@ -233,7 +222,7 @@ events! {
 }
 
 impl EventKind {
-    /// Tells whether the audit repeats it: a decision, a start or an end that somebody may ask about later.
+    /// Reports whether the audit includes it: a decision, a start or an end that may be questioned later.
     pub const fn is_audited(self) -> bool {
         matches!(
             self,
@@ -254,7 +243,7 @@ impl EventKind {
         )
     }
 
-    /// Tells whether it is about a stall: its ladder, its recovery, or a limit of the agent's service.
+    /// Reports whether it is about a stall: its ladder, its recovery, or a limit of the agent's service.
     pub const fn is_of_stall(self) -> bool {
         matches!(
             self,
@@ -270,12 +259,12 @@ impl EventKind {
         )
     }
 
-    /// Tells whether its payload is a message of the agent's, as it came.
+    /// Reports whether its payload is an unchanged message of the agent.
     pub const fn is_said_by_agent(self) -> bool {
         matches!(self, Self::Status | Self::Heartbeat | Self::Update | Self::AgentSessions)
     }
 
-    /// Tells whether agents send it in bulk: its commit waits its turn, because nobody waits for it.
+    /// Reports whether agents send it in bulk: its commit has no priority, because no caller waits for it.
     pub const fn is_bulk(self) -> bool {
         matches!(
             self,
@@ -285,7 +274,7 @@ impl EventKind {
 }
 
 impl Event {
-    /// Returns the event of a kind whose payload is a message of the agent's.
+    /// Returns the event of a kind whose payload is a message of the agent.
     fn said_by_agent(kind: EventKind, data: &Json) -> Option<Self> {
         let message = || RawMessage(data.clone());
         Some(match kind {
@@ -297,7 +286,7 @@ impl Event {
         })
     }
 
-    /// The person or rule that acted, of an audited event.
+    /// Returns the person or rule that acted, for an audited event.
     pub fn by(&self) -> Option<&str> {
         Some(match self {
             Self::SessionCreated(created) => &created.by,
@@ -315,10 +304,10 @@ impl Event {
         })
     }
 
-    /// The payload's JSON, as the log stores it.
+    /// Returns the payload's JSON, as the log stores it.
     pub fn data(&self) -> Cow<'_, str> {
         match self {
-            // The bulk of every log is passed on as it came.
+            // Most events of a log are raw messages, which need no serialization.
             Self::Status(RawMessage(json))
             | Self::Heartbeat(RawMessage(json))
             | Self::Update(RawMessage(json))
@@ -329,7 +318,7 @@ impl Event {
     }
 }
 
-/// An event that is to be logged.
+/// An event to log.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct NewEvent {
     pub at: Time,
@@ -351,7 +340,7 @@ impl LoggedEvent {
         Event::parse(&self.kind, &self.data)
     }
 
-    /// The kind, if this version knows it. It costs less than [`Self::event`], for those who pass most events over.
+    /// Returns the kind, if this version knows it. Cheaper than [`Self::event`], for readers that skip most events.
     pub fn known_kind(&self) -> Option<EventKind> {
         EventKind::parse(&self.kind)
     }

@@ -1,36 +1,24 @@
-//! Failures of agents: kept beside the phase until an operator has seen them or a turn succeeds.
+//! Failures of agents: recorded beside the phase until an operator has seen them or a turn succeeds.
 
 use serde::{Deserialize, Serialize};
+use strum::{EnumString, IntoStaticStr};
 
 use super::{Phase, Time};
 
 /// The part of a session's life in which it failed.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize, schemars::JsonSchema)]
 #[serde(rename_all = "snake_case")]
+#[derive(EnumString, IntoStaticStr)]
+#[strum(serialize_all = "snake_case", const_into_str)]
 pub enum FailureKind {
     /// A turn ended with an error.
     Turn,
-    /// The agent wants a log-in.
+    /// The agent requires a log-in.
     LogIn,
     /// The agent did not become ready.
     Start,
     /// The agent's process ended by itself.
     Exit,
-}
-
-impl FailureKind {
-    pub const fn as_str(self) -> &'static str {
-        match self {
-            Self::Turn => "turn",
-            Self::LogIn => "log_in",
-            Self::Start => "start",
-            Self::Exit => "exit",
-        }
-    }
-
-    pub fn parse(text: &str) -> Option<Self> {
-        [Self::Turn, Self::LogIn, Self::Start, Self::Exit].into_iter().find(|kind| kind.as_str() == text)
-    }
 }
 
 /// The beginning of the reason of an agent whose program could not be run.
@@ -43,16 +31,16 @@ pub struct Failure {
     /// One line for people.
     pub reason: String,
     pub at: Time,
-    /// The way to log in, where a log-in is missing.
+    /// The way to log in, if a log-in is missing.
     #[serde(default)]
     pub log_in: Option<String>,
-    /// A prompt was not carried out for want of a log-in, and is not in the queue either.
+    /// A prompt was not processed because a log-in was missing, and is not in the queue either.
     #[serde(default)]
     pub prompt_lost: bool,
 }
 
 impl Failure {
-    /// Returns what a person does once the log-in is there, where one is missing.
+    /// Returns the next step after the log-in, if one is missing.
     pub fn after_log_in(&self, phase: Phase, session: &str, queued: u32) -> Option<String> {
         self.log_in.as_ref()?;
         let prompt = match queued {
@@ -64,7 +52,7 @@ impl Failure {
         Some(format!("{}{prompt}", restart(phase, session)))
     }
 
-    /// Returns what a person can do about it now. Each command works in this phase: `resume` needs a session that has ended.
+    /// Returns advice for the current phase. Each command works in this phase: `resume` needs a session that has ended.
     /// `queued` prompts are sent to the next process.
     pub fn hint(&self, phase: Phase, session: &str, queued: u32) -> String {
         let restart = restart(phase, session);
@@ -74,13 +62,13 @@ impl Failure {
                 format!("{log_in}; then {after}")
             }
             (None, FailureKind::Start, Phase::Ended) if self.reason.starts_with(NOT_STARTED) => {
-                format!("mend that, then start it again: {restart}")
+                format!("fix that, then start it again: {restart}")
             }
             (None, _, Phase::Ended | Phase::Parked | Phase::Stopping) => {
                 format!("`intercom logs {session}` shows what it did last; start it again: {restart}")
             }
             (None, _, Phase::Created | Phase::Starting) => {
-                format!("the agent is being started again; `intercom logs {session}` shows what happened")
+                format!("the agent is restarting; `intercom logs {session}` shows what happened")
             }
             (None, FailureKind::Turn | FailureKind::LogIn, _) => {
                 format!(
@@ -88,13 +76,13 @@ impl Failure {
                 )
             }
             (None, FailureKind::Start | FailureKind::Exit, _) => {
-                format!("the agent runs again; go on with `intercom send {session} PROMPT`")
+                format!("the agent runs again; continue with `intercom send {session} PROMPT`")
             }
         }
     }
 }
 
-/// The way to start the agent's process again.
+/// Returns the way to restart the agent's process.
 fn restart(phase: Phase, session: &str) -> String {
     match phase {
         Phase::Ended | Phase::Parked => format!("`intercom resume {session}`"),

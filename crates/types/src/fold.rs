@@ -2,14 +2,13 @@
 //! `fold.js` is the same rule, tested with the same cases (`tests/console/fold-cases.json`).
 //!
 //! A message is open until its agent does something else. A piece continues the open message of its session if the
-//! same speaker speaks and the message ids, where the agent gives them, do not differ. Events that are no part of the
-//! conversation are asides: an acknowledgement or a counter may come between two halves of a word, and must not part
-//! them.
+//! speaker is the same and the message ids, if given, do not differ. Events outside of the conversation are asides: an
+//! acknowledgement or a counter may arrive between two halves of a word, and must not split them.
 
 use crate::event::{AgentUpdate, MessageChunk, Speaker};
 use crate::{Event, EventKind};
 
-/// The meaning of an event for the message that is open in its session.
+/// The effect of an event on the open message of its session.
 #[derive(Debug, PartialEq, Eq)]
 pub enum FoldEffect {
     Chunk(MessageChunk),
@@ -19,7 +18,7 @@ pub enum FoldEffect {
     End,
 }
 
-/// Reads an event of the log.
+/// Classifies an event of the log.
 pub fn fold(event: &Event) -> FoldEffect {
     match event {
         Event::Update(message) => match message.update() {
@@ -27,10 +26,10 @@ pub fn fold(event: &Event) -> FoldEffect {
             Some(AgentUpdate::ToolCall { .. } | AgentUpdate::Tool { .. } | AgentUpdate::Plan(_)) | None => {
                 FoldEffect::End
             }
-            // The agent tells about itself, or something that we do not know.
+            // The agent reports about itself, or an unknown kind.
             Some(_) => FoldEffect::Aside,
         },
-        // Of an event that cannot be read, its name says enough.
+        // For an event with an unreadable payload, the name is sufficient.
         Event::Other { kind, .. } if EventKind::parse(kind).is_some_and(is_aside) => FoldEffect::Aside,
         event if event.kind().is_some_and(is_aside) => FoldEffect::Aside,
         _ => FoldEffect::End,
@@ -52,7 +51,7 @@ fn is_aside(kind: EventKind) -> bool {
         )
 }
 
-/// A message whose end has not come yet.
+/// A message that is not complete yet.
 #[derive(Debug, PartialEq, Eq)]
 pub struct OpenMessage {
     pub speaker: Speaker,
@@ -60,13 +59,13 @@ pub struct OpenMessage {
 }
 
 impl OpenMessage {
-    /// The message that a piece begins. A blank piece begins none.
+    /// Starts a message from a piece. A blank piece starts none.
     pub fn begin(chunk: &MessageChunk) -> Option<Self> {
         let message = chunk.message.clone();
         (!chunk.text.trim().is_empty()).then_some(Self { speaker: chunk.speaker, message })
     }
 
-    /// Returns whether the piece continues this message, which then takes over its id.
+    /// Reports whether the piece continues this message, which then takes over its id.
     pub fn take(&mut self, chunk: &MessageChunk) -> bool {
         let continues = self.continues(chunk);
         if let (true, None, Some(message)) = (continues, &self.message, &chunk.message) {

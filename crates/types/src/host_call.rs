@@ -1,17 +1,17 @@
-//! What an agent wants to have done by us: a file read or written, a command run in a terminal.
+//! Calls of an agent to the host: read or write a file, run a command in a terminal.
 
 use serde::{Deserialize, Serialize};
 
 use super::{Exit, Json, LineExcerpt, RequestId};
 
-/// A request of the agent's that is not for a person to answer, but for us to carry out.
+/// A request of the agent that the host carries out, not a person.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct HostCall {
     pub request: RequestId,
-    /// As the agent's protocol calls it.
+    /// The name of the method in the agent's protocol.
     pub method: String,
     pub operation: HostCallRequest,
-    /// Everything the agent sent, known or not.
+    /// All parameters that the agent sent, known or not.
     pub params: Json,
     pub line: LineExcerpt,
 }
@@ -20,7 +20,7 @@ pub struct HostCall {
 pub enum HostCallRequest {
     Read {
         path: String,
-        /// The first line, counted from one, and how many.
+        /// The first line, counted from one.
         line: Option<u64>,
         limit: Option<u64>,
     },
@@ -29,21 +29,21 @@ pub enum HostCallRequest {
         content: String,
     },
     Run(TerminalCommand),
-    /// About a terminal that was created before.
+    /// A call about a terminal that was created before.
     Terminal {
         terminal: String,
         verb: TerminalOperation,
     },
 }
 
-/// A command to be run in a terminal.
+/// A command to run in a terminal.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct TerminalCommand {
     pub program: String,
     pub args: Vec<String>,
     pub env: Vec<(String, String)>,
     pub cwd: Option<String>,
-    /// How much of the end of its output is kept.
+    /// The size of the tail of the output that is kept.
     pub output_limit: Option<u64>,
 }
 
@@ -56,7 +56,7 @@ pub enum TerminalOperation {
     Release,
 }
 
-/// The answer to a host call that was performed.
+/// The answer to a host call that was carried out.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum HostCallReply {
     Content(String),

@@ -9,16 +9,16 @@ use serde::{Deserialize, Deserializer, Serialize, Serializer, de::Error as _};
 
 /// Lower-case Crockford base32: no `i`, `l`, `o` or `u`, which people misread.
 const ALPHABET: &[u8; 32] = b"0123456789abcdefghjkmnpqrstvwxyz";
-/// Every prefix is three letters and an underscore.
+/// The length of a prefix: three letters and an underscore.
 const PREFIX: usize = 4;
 const LEN: usize = 16;
-/// Characters that people see and type.
+/// The number of characters that people see and type.
 const SHORT: usize = 8;
 
-/// Eighty random bits: what an id is made of. Minted outside the pure state machine and passed in.
+/// The eighty random bits of an id. Generated outside of the pure state machine and passed in.
 pub type Seed = [u8; 10];
 
-/// Eighty fresh random bits from the operating system.
+/// Returns eighty random bits from the operating system.
 pub fn seed() -> Seed {
     // The fixed bits of a v4 UUID are in bytes 6 and 8; take the others.
     let b = uuid::Uuid::new_v4().into_bytes();
@@ -31,7 +31,7 @@ pub struct BadId {
     prefix: &'static str,
 }
 
-/// An id with its prefix, which is why it reads as text.
+/// An id as text, with its prefix.
 type IdText = [u8; PREFIX + LEN];
 
 fn encode(seed: Seed, prefix: &str) -> IdText {
@@ -69,7 +69,7 @@ macro_rules! id {
                 Self::from_seed(seed())
             }
 
-            /// The id as people see and type it: the prefix and eight characters.
+            /// Returns the id as people see and type it: the prefix and eight characters.
             pub fn short(&self) -> String {
                 self[..PREFIX + SHORT].to_owned()
             }
@@ -131,7 +131,7 @@ id!(/** One hosted agent at work in one workspace. */ SessionId, "ses_");
 id!(/** From a prompt until the agent is done with it. */ TurnId, "trn_");
 id!(/** An agent asks to be allowed something. */ ClearanceId, "clr_");
 id!(/** An agent asks how to go on. */ QuestionId, "qst_");
-id!(/** What an operator told an agent to do. */ PromptId, "prm_");
+id!(/** A prompt of an operator. */ PromptId, "prm_");
 id!(/** A way in over the network. */ TokenId, "tok_");
 id!(/** A rule that somebody made of one decision. */ GrantId, "grt_");
 id!(/** Somebody signed in to the web console. */ WebSessionId, "web_");

@@ -1,4 +1,4 @@
-//! JSON that is kept as it came: what we do not understand is stored and passed on byte for byte.
+//! Raw JSON, kept unchanged: unknown content is stored and passed on byte for byte.
 
 use std::fmt;
 
@@ -15,12 +15,12 @@ impl Json {
         Self(value.get().into())
     }
 
-    /// The JSON of a value that always has one (our own structures: string keys, no odd floats).
+    /// Serializes a value that always serializes (our own structures: string keys, no odd floats).
     pub fn of<T: Serialize + ?Sized>(value: &T) -> Self {
         Self(serde_json::to_string(value).expect("our own structures serialise").into_boxed_str())
     }
 
-    /// Trusts that `text` is valid JSON: for what the store gives back and what a parser has just accepted.
+    /// Wraps text that is known to be valid JSON: from the store or from a parser.
     pub fn trusted(text: impl Into<Box<str>>) -> Self {
         Self(text.into())
     }
@@ -29,13 +29,13 @@ impl Json {
         &self.0
     }
 
-    /// The items of a list of objects, raw; `None` if this is anything else.
+    /// Returns the raw items of a list of objects; `None` if this is anything else.
     pub fn objects(&self) -> Option<Vec<&RawValue>> {
         let items: Vec<&RawValue> = serde_json::from_str(&self.0).ok()?;
         items.iter().all(|item| item.get().starts_with('{')).then_some(items)
     }
 
-    /// The same value without line breaks, which JSON has only between its tokens: to be told in a line.
+    /// Removes line breaks, which JSON has only between its tokens, for protocols with one message per line.
     #[must_use]
     pub fn on_one_line(&self) -> Self {
         Self(self.0.replace(['\n', '\r'], " ").into_boxed_str())
@@ -76,15 +76,15 @@ impl schemars::JsonSchema for Json {
     }
 }
 
-/// The id an agent gave its request: a JSON string or number, echoed with its type.
+/// The id of an agent's request: a JSON string or number, echoed with its type.
 #[derive(Clone, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct RequestId(Box<str>);
 
 impl RequestId {
-    /// `None` if the value is neither a string nor a number.
+    /// Parses an id; `None` if the value is neither a string nor a number.
     pub fn parse(raw: &str) -> Option<Self> {
         match raw.as_bytes().first()? {
-            // Two spellings of one string are one id.
+            // Two spellings of one string are the same id.
             b'"' => serde_json::from_str::<String>(raw).ok().map(|text| Self::text(&text)),
             b'-' | b'0'..=b'9' => {
                 serde_json::from_str::<&RawValue>(raw).ok().map(|number| Self(number.get().into()))
@@ -101,7 +101,7 @@ impl RequestId {
         Self(number.to_string().into_boxed_str())
     }
 
-    /// As it stands in JSON: a string has its quotes.
+    /// Returns the id as JSON: a string has its quotes.
     pub fn as_json(&self) -> &str {
         &self.0
     }

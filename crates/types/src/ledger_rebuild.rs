@@ -1,15 +1,15 @@
-//! The ledger compared with the log that it is made from.
+//! The comparison of the ledger with the log from which it is derived.
 
 use serde::Serialize;
 
-/// Whether a rebuilt ledger is stored.
+/// The handling of a rebuilt ledger: stored, or only compared.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum RebuildMode {
     Compare,
     Replace,
 }
 
-/// How far a rebuild has come.
+/// The progress of a rebuild.
 #[derive(Debug, Clone, Copy)]
 pub struct RebuildProgress {
     pub events: usize,
@@ -19,17 +19,17 @@ pub struct RebuildProgress {
 /// The result of a rebuild.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize)]
 pub struct LedgerRebuild {
-    /// Events that were read; messages that agents send in bulk change no row.
+    /// The number of events read, without messages that agents send in bulk, which change no row.
     pub events: usize,
     pub rows: usize,
     pub differences: Vec<LedgerDifference>,
-    /// Events that do not fit the rows before them, in words.
+    /// Descriptions of events that do not fit the rows before them.
     pub misfits: Vec<String>,
-    /// Facts that an earlier release did not record, in words. The columns stay as they are.
+    /// Descriptions of facts that an earlier release did not record. Their columns stay unchanged.
     pub unknown: Vec<String>,
 }
 
-/// A row that is not what the log makes of it.
+/// A row that differs from the log.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
 pub struct LedgerDifference {
     pub id: String,
@@ -40,9 +40,9 @@ pub struct LedgerDifference {
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
 #[serde(tag = "difference", rename_all = "snake_case")]
 pub enum DifferenceKind {
-    /// The log knows it, and there is no row.
+    /// The log has it, and there is no row.
     Missing,
-    /// There is a row, and the log does not know it. It is kept.
+    /// There is a row that the log does not have. It is kept.
     NotInLog,
     Changed {
         columns: Vec<ColumnDifference>,

@@ -1,7 +1,7 @@
-//! The words of intercom as types: ids, times, events, clearances, questions, prompts, sessions.
+//! The domain types of intercom: ids, times, events, clearances, questions, prompts, sessions.
 //!
-//! Nothing here does I/O or knows a wire format. Everything above speaks in these types; what an agent or a bridge
-//! says is turned into them at its edge.
+//! Nothing here does I/O or knows a wire format. All layers above use these types; messages of agents and bridges are
+//! converted to them at the edge.
 
 pub mod access;
 pub mod action;
@@ -83,7 +83,7 @@ pub use steering::{
 };
 pub use time::Time;
 
-/// Bytes as people compare them.
+/// Formats bytes as hexadecimal digits.
 pub fn hex(bytes: &[u8]) -> String {
     use std::fmt::Write as _;
     bytes.iter().fold(String::with_capacity(2 * bytes.len()), |mut text, byte| {

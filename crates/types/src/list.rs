@@ -1,4 +1,4 @@
-//! Lists, a page at a time.
+//! Paginated lists.
 
 use serde::{Deserialize, Serialize};
 

@@ -1,44 +1,57 @@
-//! Open enums: words of a list that a newer daemon may have made longer.
+//! Open enums: sets of words that a newer daemon may extend.
 
 use std::borrow::Cow;
 use std::fmt;
 use std::ops::Deref;
+use std::str::FromStr;
 
 use schemars::{JsonSchema, Schema, SchemaGenerator};
 use serde::{Deserialize, Deserializer, Serialize, Serializer};
 
-/// An enum whose values are words.
-pub trait WordEnum: Copy + PartialEq + 'static {
-    fn word(self) -> &'static str;
-    fn from_word(word: &str) -> Option<Self>;
-}
+/// An enum whose values are words, with the spellings that strum derives.
+pub trait WordEnum: Copy + PartialEq + FromStr + Into<&'static str> + 'static {}
 
-macro_rules! word_enums {
-    ($($name:path),* $(,)?) => {
-        $(impl WordEnum for $name {
-            fn word(self) -> &'static str {
-                self.as_str()
-            }
+impl<T: Copy + PartialEq + FromStr + Into<&'static str> + 'static> WordEnum for T {}
 
-            fn from_word(word: &str) -> Option<Self> {
-                Self::parse(word)
+macro_rules! words_to_text {
+    ($($name:path),*) => {
+        $(impl $name {
+            /// The word in JSON, in the database and on the command line.
+            pub const fn as_str(self) -> &'static str {
+                self.into_str()
             }
         })*
     };
 }
 
-word_enums!(
+macro_rules! words_from_text {
+    ($($name:path),*) => {
+        words_to_text!($($name),*);
+        $(impl $name {
+            /// Returns the value of that word; none if a newer version wrote it.
+            pub fn parse(text: &str) -> Option<Self> {
+                text.parse().ok()
+            }
+        })*
+    };
+}
+
+words_to_text!(super::audit::Actor, super::FaultCode, super::OnClientLeft, super::Outcome, super::StopMode);
+words_from_text!(
     super::Answer,
     super::ClearanceStatus,
+    super::EventKind,
     super::FailureKind,
     super::Phase,
     super::Preset,
     super::QuestionStatus,
     super::Risk,
-    super::Situation,
+    super::Role,
+    super::Rung,
+    super::Situation
 );
 
-/// A word of `T`, or one that this version does not know and shows as it came. It reads as text.
+/// A word of `T`, or an unknown one, which is kept unchanged. It serializes as text.
 #[derive(Clone, PartialEq, Eq)]
 pub enum OpenEnum<T> {
     Known(T),
@@ -48,7 +61,7 @@ pub enum OpenEnum<T> {
 impl<T: WordEnum> OpenEnum<T> {
     pub fn as_str(&self) -> &str {
         match self {
-            Self::Known(value) => value.word(),
+            Self::Known(value) => (*value).into(),
             Self::Unknown(word) => word,
         }
     }
@@ -67,7 +80,7 @@ impl<T> From<T> for OpenEnum<T> {
     }
 }
 
-/// A word that an older daemon does not say.
+/// The value of a field that older daemons do not send.
 impl<T> Default for OpenEnum<T> {
     fn default() -> Self {
         Self::Unknown("".into())
@@ -109,7 +122,7 @@ impl<T: WordEnum> Serialize for OpenEnum<T> {
 impl<'de, T: WordEnum> Deserialize<'de> for OpenEnum<T> {
     fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
         let word = String::deserialize(deserializer)?;
-        Ok(T::from_word(&word).map_or_else(|| Self::Unknown(word.into()), Self::Known))
+        Ok(word.parse().map_or_else(|_| Self::Unknown(word.into()), Self::Known))
     }
 }
 
@@ -130,7 +143,7 @@ impl<T: JsonSchema> JsonSchema for OpenEnum<T> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::Risk;
+    use crate::{FailureKind, Phase, Preset, QuestionStatus, Risk, Situation};
 
     #[test]
     fn a_word_of_a_newer_daemon_is_kept() {
@@ -138,5 +151,20 @@ mod tests {
         assert_eq!(risks[0], Risk::Low);
         assert_eq!((risks[1].known(), risks[1].as_str()), (None, "dire"));
         assert_eq!(serde_json::to_string(&risks).unwrap(), r#"["low","dire"]"#);
+    }
+
+    #[test]
+    fn a_word_is_the_same_for_serde_and_for_strum() {
+        fn check<T: WordEnum + fmt::Debug + serde::de::DeserializeOwned>(words: &str) {
+            for word in words.split(' ') {
+                let read: T = serde_json::from_value(word.into()).unwrap();
+                assert_eq!((word.parse().ok(), read.into()), (Some(read), word));
+            }
+        }
+        check::<FailureKind>("turn log_in start exit");
+        check::<Phase>("created starting idle working waiting stopping parked ended");
+        check::<Preset>("full read-only safe sandbox");
+        check::<QuestionStatus>("pending answered withdrawn expired");
+        check::<Situation>("working waiting_for_you waiting_for_service idle quiet stuck gone orphan");
     }
 }

@@ -1,4 +1,4 @@
-//! Policy as people ask about it: explanations of rulings, trials of other rules, reloads.
+//! Requests about policy: explanations of rulings, trials of other rules, reloads.
 
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
@@ -15,37 +15,37 @@ pub struct ClearanceExplanation {
     pub rules: Vec<RuleExplanation>,
     /// The rule that "always allow" would add.
     pub proposal: Option<Value>,
-    /// Why there is none.
+    /// The reason why there is no proposal.
     pub no_proposal: Option<String>,
-    /// Why the caller may not approve it; `null` if nothing is in the way.
+    /// The reason why the caller may not approve it; `null` if the caller may.
     pub may_not_approve: Option<String>,
 }
 
-/// One rule, held against a clearance.
+/// One rule, compared with a clearance.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, schemars::JsonSchema)]
 pub struct RuleExplanation {
-    /// Counted from 1.
+    /// The number of the rule, counted from 1.
     pub n: usize,
     pub name: String,
     pub then: String,
     pub matches: bool,
-    /// It matches and none before it does.
+    /// It is the first rule that matches.
     pub decides: bool,
     /// The first criterion that does not hold.
     pub unmet: Option<String>,
     pub why: Option<String>,
 }
 
-/// Other rules, to be tried on past requests.
+/// Other rules to try on past requests.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize, schemars::JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct RulesTest {
-    /// The text of a configuration file; only its `[[rule]]`s are looked at.
+    /// The text of a configuration file; only its `[[rule]]`s are used.
     pub rules: String,
-    /// Its name in errors.
+    /// The name of the file in errors.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub file: Option<String>,
-    /// Not before this time, RFC 3339; everything if nothing is said.
+    /// The earliest time of a request, RFC 3339; without it, all requests are used.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub since: Option<String>,
 }
@@ -57,13 +57,13 @@ pub struct RulesTestResult {
     pub allowed: usize,
     pub denied: usize,
     pub asked: usize,
-    /// The number of requests that would have gone another way.
+    /// The number of requests with another decision.
     pub different: usize,
     /// These requests, riskiest first; at most a thousand.
     pub differences: Vec<RulesDifference>,
 }
 
-/// A request that other rules would have decided in another way.
+/// A request that other rules would have decided differently.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, schemars::JsonSchema)]
 pub struct RulesDifference {
     pub clearance: ClearanceId,
@@ -83,14 +83,14 @@ pub struct RulesDifference {
     pub would: Ruling,
 }
 
-/// A configuration that was read again.
+/// A configuration that was reloaded.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, schemars::JsonSchema)]
 pub struct ConfigReload {
     #[serde(with = "rfc3339")]
     #[schemars(with = "String")]
     pub loaded_at: Time,
     pub rules: usize,
-    /// The tables whose change needs a new start of the daemon.
+    /// The changed tables that need a restart of the daemon.
     #[serde(default)]
     pub needs_restart: Vec<String>,
 }

@@ -1,12 +1,15 @@
-//! Presets: what a session may do at most, before any rule is looked at.
+//! Presets: the limit of a session's permissions, applied before any rule.
 
 use serde::{Deserialize, Serialize};
+use strum::{EnumString, IntoStaticStr};
 
-/// One of them. What each forbids, policy says.
+/// A preset. The policy crate defines what each forbids.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize, schemars::JsonSchema)]
 #[serde(rename_all = "kebab-case")]
+#[derive(EnumString, IntoStaticStr)]
+#[strum(serialize_all = "kebab-case", const_into_str)]
 pub enum Preset {
-    /// Nothing is forbidden: rules and people decide.
+    /// Nothing is forbidden; rules and people decide.
     #[default]
     Full,
     ReadOnly,
@@ -17,26 +20,13 @@ pub enum Preset {
 impl Preset {
     pub const ALL: [Self; 4] = [Self::Full, Self::ReadOnly, Self::Safe, Self::Sandbox];
 
-    pub const fn as_str(self) -> &'static str {
-        match self {
-            Self::Full => "full",
-            Self::ReadOnly => "read-only",
-            Self::Safe => "safe",
-            Self::Sandbox => "sandbox",
-        }
-    }
-
-    pub fn parse(text: &str) -> Option<Self> {
-        Self::ALL.into_iter().find(|preset| preset.as_str() == text)
-    }
-
     /// As it stands where else the name of a rule does.
     pub fn rule(self) -> String {
         format!("preset {}", self.as_str())
     }
 
-    /// Whether something that it forbids is not forbidden by the other. Neither `read-only` nor `safe` is within the other: the
-    /// one leaves risky reading to people, the other harmless writing.
+    /// Reports whether this preset forbids something that the other one permits. Neither `read-only` nor `safe`
+    /// includes the other: the one leaves risky reading to people, the other harmless writing.
     pub fn widens_to(self, other: Self) -> bool {
         self != other && self != Self::Full && other != Self::Sandbox
     }

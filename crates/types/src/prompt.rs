@@ -1,17 +1,17 @@
-//! Prompts: what operators tell an agent to do.
+//! Prompts: instructions of operators to an agent.
 
 use serde::{Deserialize, Serialize};
 
 use super::time::rfc3339;
 use super::{Content, Json, PromptId, SessionId, Time};
 
-/// In JSON it is two fields of its prompt, `state` and `error`.
+/// The state of a prompt. In JSON it is two fields of the prompt, `state` and `error`.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, schemars::JsonSchema)]
 #[serde(from = "PromptStateFields", into = "PromptStateFields")]
 pub enum PromptState {
-    /// Waiting on our side: it can still be taken back.
+    /// Waiting in our queue: it can still be withdrawn.
     Queued,
-    /// On its way into the agent's pipe: too late to take it back, too early to call it delivered.
+    /// On its way into the agent's pipe: too late to withdraw it, too early to call it delivered.
     Sending,
     Delivered,
     Withdrawn,
@@ -24,7 +24,7 @@ pub enum PromptState {
 struct PromptStateFields {
     /// `queued`, `delivered`, `withdrawn` or `failed`.
     state: String,
-    /// Why it did not arrive.
+    /// The reason why it did not arrive.
     error: Option<String>,
 }
 
@@ -36,7 +36,8 @@ impl From<PromptStateFields> for PromptState {
 
 impl From<PromptState> for PromptStateFields {
     fn from(state: PromptState) -> Self {
-        // To a caller, a prompt that is not in the agent's pipe yet is queued; whether it can be taken back, DELETE tells.
+        // To callers, a prompt that is not in the agent's pipe yet is queued; DELETE decides whether it can be
+        // withdrawn.
         let shown = if state == PromptState::Sending { &PromptState::Queued } else { &state };
         Self { state: shown.as_str().to_owned(), error: state.cause().map(str::to_owned) }
     }
@@ -73,11 +74,11 @@ impl PromptState {
     }
 }
 
-/// What a prompt says.
+/// The content of a prompt.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct PromptBody {
     pub text: String,
-    /// All of it, for agents that take more than words.
+    /// The complete content, for agents that accept more than text.
     pub content: Option<Content>,
 }
 
@@ -108,7 +109,7 @@ pub struct Prompt {
     #[serde(default, with = "rfc3339::optional")]
     #[schemars(with = "Option<String>")]
     pub delivered_at: Option<Time>,
-    /// Of those that wait, after somebody has put them in another order: first those with a place, then the others.
+    /// The place among waiting prompts after a reordering: first those with a place, then the others.
     pub place: Option<u32>,
 }
 
@@ -116,18 +117,19 @@ pub struct Prompt {
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize, schemars::JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct NewPrompt {
-    /// An id of the caller's own making, `prm_` and 16 characters: sent again, it is the same prompt and not another one.
+    /// An id that the caller has generated, `prm_` and 16 characters: sent again, it is the same prompt and not another
+    /// one.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub id: Option<String>,
-    /// In words. Without them, they are made of the content.
+    /// The text. Without it, it is derived from the content.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub text: Option<String>,
-    /// All of it: content blocks as the Agent Client Protocol has them, told to agents that speak it as they came. Others
-    /// are told the text.
+    /// The complete content as blocks of the Agent Client Protocol, passed unchanged to agents that use that protocol.
+    /// Other agents receive the text.
     #[serde(skip_serializing_if = "Option::is_none")]
     #[schemars(with = "Option<Vec<serde_json::Map<String, serde_json::Value>>>")]
     pub content: Option<Json>,
-    /// Whether to wait a moment for its delivery; it is waited for unless this is `false`.
+    /// Waits a moment for the delivery, unless this is `false`.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub wait: Option<bool>,
 }
@@ -138,14 +140,14 @@ impl NewPrompt {
     }
 }
 
-/// A change of a prompt that waits.
+/// A change of a waiting prompt.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize, schemars::JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct PromptChange {
-    /// Other words.
+    /// The new text.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub text: Option<String>,
-    /// Another place in the queue; 0 is the next to leave.
+    /// The new place in the queue; 0 is the next to leave.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub place: Option<usize>,
 }

@@ -1,68 +1,33 @@
-//! Questions: an agent asks how to go on and waits for `continue`, `refine` or `stop`.
+//! Questions: an agent asks how to continue and waits for `continue`, `refine` or `stop`.
 
 use std::cmp::Ordering;
 
 use serde::{Deserialize, Serialize};
+use strum::{EnumString, IntoStaticStr};
 
 use super::time::rfc3339;
 use super::{Delivery, OpenEnum, QuestionId, SessionId, Time};
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize, schemars::JsonSchema)]
 #[serde(rename_all = "snake_case")]
+#[derive(EnumString, IntoStaticStr)]
+#[strum(serialize_all = "snake_case", const_into_str)]
 pub enum Answer {
     Continue,
     Refine,
     Stop,
 }
 
-impl Answer {
-    pub const fn as_str(self) -> &'static str {
-        match self {
-            Self::Continue => "continue",
-            Self::Refine => "refine",
-            Self::Stop => "stop",
-        }
-    }
-
-    pub fn parse(text: &str) -> Option<Self> {
-        Some(match text {
-            "continue" => Self::Continue,
-            "refine" => Self::Refine,
-            "stop" => Self::Stop,
-            _ => return None,
-        })
-    }
-}
-
 /// `pending`, then exactly one of the others.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize, schemars::JsonSchema)]
 #[serde(rename_all = "snake_case")]
+#[derive(EnumString, IntoStaticStr)]
+#[strum(serialize_all = "snake_case", const_into_str)]
 pub enum QuestionStatus {
     Pending,
     Answered,
     Withdrawn,
     Expired,
-}
-
-impl QuestionStatus {
-    pub const fn as_str(self) -> &'static str {
-        match self {
-            Self::Pending => "pending",
-            Self::Answered => "answered",
-            Self::Withdrawn => "withdrawn",
-            Self::Expired => "expired",
-        }
-    }
-
-    pub fn parse(text: &str) -> Option<Self> {
-        Some(match text {
-            "pending" => Self::Pending,
-            "answered" => Self::Answered,
-            "withdrawn" => Self::Withdrawn,
-            "expired" => Self::Expired,
-            _ => return None,
-        })
-    }
 }
 
 /// A question of an agent.
@@ -72,7 +37,7 @@ pub struct Question {
     pub session: SessionId,
     pub session_name: Option<String>,
     pub text: String,
-    /// What the agent calls this sort of question (`continuation`, …).
+    /// The agent's name for this sort of question (`continuation`, …).
     #[serde(rename = "type")]
     pub sort: Option<String>,
     pub status: OpenEnum<QuestionStatus>,
@@ -94,7 +59,7 @@ pub struct Question {
 }
 
 impl Question {
-    /// The name of its session if it has one.
+    /// The name of its session, if it has one.
     pub fn session_label(&self) -> String {
         self.session_name.clone().unwrap_or_else(|| self.session.short())
     }
@@ -112,7 +77,7 @@ impl Question {
     }
 }
 
-/// The order of two requests by whether they wait and since when; `urgent` orders the pending ones before their times do.
+/// Compares two requests by state and age, pending ones first; `urgent` orders the pending ones before their times do.
 pub(super) fn waiting_first(
     (waits, at): (bool, Time),
     (other_waits, other_at): (bool, Time),
@@ -141,7 +106,7 @@ impl From<Answer> for QuestionAnswer {
 }
 
 impl QuestionAnswer {
-    /// The answer to go on in another way.
+    /// An answer that tells the agent to continue differently.
     pub fn refine(instruction: &str) -> Self {
         Self { decision: Answer::Refine, instruction: Some(instruction.to_owned()) }
     }

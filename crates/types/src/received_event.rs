@@ -4,14 +4,14 @@ use serde::Deserialize;
 
 use super::{Event, Json};
 
-/// An event as a client receives it, with the JSON it came as.
+/// An event as a client receives it, with its original JSON.
 #[derive(Debug, Clone)]
 pub struct ReceivedEvent {
     pub seq: u64,
     pub session: String,
     pub at: String,
     pub event: Event,
-    /// Its payload, also as far as this version does not know it.
+    /// The payload, including parts that this version does not know.
     pub data: Json,
     pub raw: String,
 }
@@ -30,7 +30,7 @@ impl ReceivedEvent {
         let ReceivedFields { seq, session, at, kind, data } = serde_json::from_str(raw)?;
         let data = data.unwrap_or_else(|| Json::trusted("null"));
         let event = Event::parse(&kind, &data);
-        // Between the tokens of JSON a line feed is only space, and inside a string there is none.
+        // Between JSON tokens, a line feed is only whitespace, and strings contain none.
         Ok(Self { seq, session, at, event, data, raw: raw.trim().replace(['\n', '\r'], " ") })
     }
 }

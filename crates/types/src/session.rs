@@ -1,10 +1,10 @@
-//! What a session looks like from outside.
+//! The public view of a session.
 
 use std::fmt;
 use std::path::PathBuf;
-use std::str::FromStr;
 
 use serde::{Deserialize, Serialize};
+use strum::{EnumString, IntoStaticStr};
 
 use super::time::rfc3339;
 use super::{
@@ -14,6 +14,8 @@ use super::{
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Serialize, Deserialize, schemars::JsonSchema)]
 #[serde(rename_all = "snake_case")]
+#[derive(EnumString, IntoStaticStr, strum::Display)]
+#[strum(serialize_all = "snake_case", const_into_str)]
 pub enum Phase {
     Created,
     Starting,
@@ -26,42 +28,9 @@ pub enum Phase {
 }
 
 impl Phase {
-    pub const fn as_str(self) -> &'static str {
-        match self {
-            Self::Created => "created",
-            Self::Starting => "starting",
-            Self::Idle => "idle",
-            Self::Working => "working",
-            Self::Waiting => "waiting",
-            Self::Stopping => "stopping",
-            Self::Parked => "parked",
-            Self::Ended => "ended",
-        }
-    }
-
-    pub fn parse(text: &str) -> Option<Self> {
-        Some(match text {
-            "created" => Self::Created,
-            "starting" => Self::Starting,
-            "idle" => Self::Idle,
-            "working" => Self::Working,
-            "waiting" => Self::Waiting,
-            "stopping" => Self::Stopping,
-            "parked" => Self::Parked,
-            "ended" => Self::Ended,
-            _ => return None,
-        })
-    }
-
     /// Whether a session in this phase has, or is about to have, a process.
     pub const fn is_live(self) -> bool {
         !matches!(self, Self::Parked | Self::Ended)
-    }
-}
-
-impl fmt::Display for Phase {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.pad(self.as_str())
     }
 }
 
@@ -71,23 +40,16 @@ pub struct Turn {
     pub started_at: Time,
 }
 
-/// The manner in which a process tree is ended.
+/// The way in which a process tree is ended.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize, schemars::JsonSchema)]
 #[serde(rename_all = "snake_case")]
+#[derive(IntoStaticStr)]
+#[strum(serialize_all = "snake_case", const_into_str)]
 pub enum StopMode {
     /// The whole ladder, gentlest first.
     Stop,
-    /// SIGKILL at once.
+    /// SIGKILL immediately.
     Kill,
-}
-
-impl StopMode {
-    pub const fn as_str(self) -> &'static str {
-        match self {
-            Self::Stop => "stop",
-            Self::Kill => "kill",
-        }
-    }
 }
 
 /// How a process ended.
@@ -117,7 +79,7 @@ pub struct SessionRecord {
     pub protocol: String,
     pub workspace: PathBuf,
     pub phase: Phase,
-    /// A sentence for people.
+    /// The reason for the phase, in a sentence for people.
     pub why: String,
     pub pid: Option<i32>,
     pub generation: u32,
@@ -125,21 +87,21 @@ pub struct SessionRecord {
     pub pending_clearances: u32,
     pub pending_questions: u32,
     pub queue: u32,
-    /// The tail at the end of the last process; the live one is with the host.
+    /// The stderr tail of the last process; the host has that of a running one.
     pub stderr_tail: String,
     pub created_at: Time,
     pub started_at: Option<Time>,
     pub ended_at: Option<Time>,
     pub exit: Option<Exit>,
     pub end_reason: Option<String>,
-    /// A failure that nobody has seen yet.
+    /// A failure that no operator has seen yet.
     pub failed: Option<Failure>,
-    /// Why policy does not bind its agent, if it does not.
+    /// The reason why policy does not bind its agent; `None` if it does.
     pub unenforced: Option<String>,
     pub preset: Preset,
     pub watch_state: WatchState,
     pub agent_info: AgentInfo,
-    /// The time of its newest event, which only the log knows.
+    /// The time of its newest event, which only the log has.
     pub updated_at: Option<Time>,
 }
 
@@ -147,8 +109,11 @@ pub struct SessionRecord {
 /// the address of a connection choose it with the same two words.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize, schemars::JsonSchema)]
 #[serde(rename_all = "snake_case", try_from = "String")]
+#[derive(EnumString, IntoStaticStr)]
+#[strum(serialize_all = "snake_case", const_into_str)]
+#[strum(parse_err_ty = OnClientLeftError, parse_err_fn = OnClientLeftError::from)]
 pub enum OnClientLeft {
-    /// It ends after a while: nobody but that client has used it.
+    /// It ends after a while if no other client has used it.
     Close,
     /// It stays until it is abandoned.
     Keep,
@@ -156,28 +121,18 @@ pub enum OnClientLeft {
 
 impl OnClientLeft {
     pub const ALL: [Self; 2] = [Self::Close, Self::Keep];
-
-    pub const fn as_str(self) -> &'static str {
-        match self {
-            Self::Close => "close",
-            Self::Keep => "keep",
-        }
-    }
 }
 
-/// A word that is neither of the two.
+/// The error for any other word.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 #[error("{given:?} is not known, use \"close\" or \"keep\"")]
 pub struct OnClientLeftError {
     given: String,
 }
 
-impl FromStr for OnClientLeft {
-    type Err = OnClientLeftError;
-
-    fn from_str(given: &str) -> Result<Self, OnClientLeftError> {
-        let chosen = Self::ALL.into_iter().find(|choice| choice.as_str() == given);
-        chosen.ok_or_else(|| OnClientLeftError { given: given.to_owned() })
+impl From<&str> for OnClientLeftError {
+    fn from(given: &str) -> Self {
+        Self { given: given.to_owned() }
     }
 }
 
@@ -189,25 +144,25 @@ impl TryFrom<String> for OnClientLeft {
     }
 }
 
-/// What the watch over a session has come to.
+/// The result of watching a session.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct WatchState {
-    /// Where its agent stands, if that says more than its phase.
+    /// The condition of its agent, if that is more specific than its phase.
     pub standing: Option<AgentCondition>,
     pub ladder: LadderChoice,
     pub snoozed_until: Option<Time>,
-    /// Since when it is in its phase; not known of one from before this was kept.
+    /// The beginning of its phase; unknown for sessions of releases that did not record it.
     #[serde(default)]
     pub phase_since: Option<Time>,
     /// `None` if no ACP client started it.
     #[serde(default)]
     pub on_client_left: Option<OnClientLeft>,
-    /// Since when no ACP client is attached, of one that was started by such a client.
+    /// The time since which no ACP client is attached, for a session that an ACP client started.
     #[serde(default)]
     pub left_at: Option<Time>,
 }
 
-/// A session as everybody sees it.
+/// A session as clients see it.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize, schemars::JsonSchema)]
 pub struct Session {
     pub id: SessionId,
@@ -222,13 +177,13 @@ pub struct Session {
     #[serde(default)]
     pub workspace: String,
     pub phase: OpenEnum<Phase>,
-    /// Since when; `null` if a daemon that did not write it down left it so.
+    /// The beginning of the phase; `null` if an older daemon did not record it.
     #[serde(default, with = "rfc3339::optional")]
     #[schemars(with = "Option<String>")]
     pub since: Option<Time>,
     #[serde(default)]
     pub why: String,
-    /// It has no process yet: its first prompt starts it.
+    /// The session has no process yet: its first prompt starts it.
     #[serde(default)]
     pub deferred: bool,
     /// The limit of its permissions: `full`, `read-only`, `safe` or `sandbox`.
@@ -240,12 +195,12 @@ pub struct Session {
     pub turn: Option<SessionTurn>,
     #[serde(default)]
     pub pending: PendingRequests,
-    /// Prompts that wait.
+    /// The number of waiting prompts.
     #[serde(default)]
     pub queue: usize,
     #[serde(default)]
     pub stderr_tail: String,
-    /// The processes that belong to it now; `null` in lists.
+    /// The current processes of the session; `null` in lists.
     pub processes: Option<Vec<SessionProcess>>,
     #[serde(default, with = "rfc3339::optional")]
     #[schemars(with = "String")]
@@ -263,22 +218,22 @@ pub struct Session {
     pub exit: Option<SessionExit>,
     /// Its last failure, until an operator has seen it or a turn succeeds; `null` otherwise.
     pub failed: Option<SessionFailure>,
-    /// Why policy cannot be shown to bind its agent; `null` while it can.
+    /// The reason why policy may not bind its agent; `null` if it does.
     pub unenforced: Option<String>,
-    /// The condition of its agent; `null` without one that runs.
+    /// The condition of its agent; `null` if none runs.
     pub standing: Option<AgentStanding>,
-    /// What can be set of its agent, and what is; `null` where nothing can.
+    /// The settings of its agent; `null` if it has none.
     pub controls: Option<Controls>,
-    /// What its agent takes in a prompt besides words and links; `null` where it does not tell.
+    /// The content that its agent accepts in a prompt besides text and links; `null` if the agent does not report it.
     pub prompt_capabilities: Option<PromptCapabilities>,
-    /// What it has used, by its agent's own word; `null` if that says nothing.
+    /// The usage that its agent reports; `null` if it reports none.
     pub spent: Option<Usage>,
-    /// Its plan and how far it has come, by its agent's own word.
+    /// The plan and progress that its agent reports.
     #[serde(default)]
     pub progress: Vec<ProgressStep>,
 }
 
-/// The turn that runs.
+/// The running turn.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, schemars::JsonSchema)]
 pub struct SessionTurn {
     pub id: TurnId,
@@ -287,7 +242,7 @@ pub struct SessionTurn {
     pub started_at: Time,
 }
 
-/// The number of requests that wait for somebody.
+/// The number of requests that wait for people.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize, schemars::JsonSchema)]
 #[serde(default)]
 pub struct PendingRequests {
@@ -313,10 +268,10 @@ pub struct SessionFailure {
     #[serde(with = "rfc3339")]
     #[schemars(with = "String")]
     pub at: Time,
-    /// What to do about it now.
+    /// Advice for the current phase.
     #[schemars(with = "String")]
     pub hint: Option<String>,
-    /// What to do once somebody has logged in; `null` where no log-in is missing.
+    /// The next step after the log-in; `null` if no log-in is missing.
     pub after_log_in: Option<String>,
 }
 
@@ -326,30 +281,30 @@ pub struct SessionProcess {
     pub pid: i32,
     pub parent: i32,
     pub name: String,
-    /// As the kernel has it: `R` runs, `S` sleeps, `T` is stopped, …
+    /// The kernel's letter for the state: `R` runs, `S` sleeps, `T` is stopped, …
     pub state: char,
     pub cpu_seconds: f64,
     pub memory_bytes: u64,
 }
 
-/// The condition of an agent, and what is done about it.
+/// The condition of an agent, and the steps taken.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, schemars::JsonSchema)]
 pub struct AgentStanding {
     /// `working`, `waiting_for_you`, `waiting_for_service`, `idle`, `quiet`, `stuck`, `gone` or `orphan`; `null` while it starts or stops.
     pub state: Option<OpenEnum<Situation>>,
-    /// Of what takes its time: since when nothing has happened.
+    /// The time since which nothing has happened.
     #[serde(default, with = "rfc3339::optional")]
     #[schemars(with = "Option<String>")]
     pub since: Option<Time>,
-    /// A tool or a process that runs in its name.
+    /// A tool or a process that the agent runs.
     pub running: Option<RunningTool>,
-    /// What was done about it: "nudged 1/2".
+    /// The steps taken so far: "nudged 1/2".
     pub done: Option<String>,
-    /// When the limit of its service is over.
+    /// The end of the limit of its service.
     #[serde(default, with = "rfc3339::optional")]
     #[schemars(with = "Option<String>")]
     pub until: Option<Time>,
-    /// `on`, `off`, or its own steps with commas between them.
+    /// `on`, `off`, or its own steps, separated by commas.
     #[serde(default)]
     pub ladder: String,
     #[serde(default, with = "rfc3339::optional")]
@@ -366,7 +321,7 @@ pub struct RunningTool {
     pub since: Time,
 }
 
-/// What a session has used, by its agent's own word.
+/// The usage of a session, as its agent reports it.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize, schemars::JsonSchema)]
 pub struct Usage {
     pub turns: u64,
@@ -377,35 +332,35 @@ pub struct Usage {
     pub total_tokens: u64,
     pub cost: f64,
     pub currency: Option<String>,
-    /// Why no new turn begins, if none does.
+    /// The reason why no new turn begins; `null` if turns may begin.
     pub capped: Option<String>,
 }
 
 impl Session {
     /// The word of the phase column for an agent that is stuck, or whose process is stopped.
     pub const STUCK: &str = "stuck";
-    /// Its agent runs, and the database does not know what it was told.
+    /// The word of the phase column for a running agent whose history the database does not know.
     pub const ORPHAN: &str = "orphan";
     /// The word of the phase column for a failure that no operator has seen.
     pub const FAILED: &str = "failed";
 
-    /// The start of its process, else its own beginning: a process that could not be started has no time.
+    /// Returns the start of its process, else the session's own: a process that could not be started has no time.
     pub fn began_at(&self) -> Option<Time> {
         self.started_at.or(self.created_at)
     }
 
-    /// Its name if it has one, else its short id.
+    /// Returns its name if it has one, else its short id.
     pub fn label(&self) -> String {
         self.name.clone().unwrap_or_else(|| self.id.short())
     }
 
-    /// Its name and its id, or its id alone.
+    /// Returns its name and its id, or its id alone.
     pub fn name_and_id(&self) -> String {
         let id = self.id.short();
         self.name.as_ref().map_or_else(|| id.clone(), |name| format!("{name} ({id})"))
     }
 
-    /// Has, or is about to have, a process; a phase that we do not know counts as one that has.
+    /// Reports whether it has, or is about to have, a process; an unknown phase counts as one that has.
     pub fn is_live(&self) -> bool {
         self.phase.known().is_none_or(Phase::is_live)
     }
@@ -414,17 +369,18 @@ impl Session {
         self.turn.is_some() || self.queue > 0
     }
 
-    /// Its agent speaks the Agent Client Protocol.
+    /// Reports whether its agent uses the Agent Client Protocol.
     pub fn is_acp(&self) -> bool {
         self.protocol == "acp"
     }
 
-    /// Returns the failure that nobody has seen, unless its agent works again.
+    /// Returns the unseen failure, unless its agent works again.
     pub fn failure(&self) -> Option<&SessionFailure> {
         self.failed.as_ref().filter(|_| !matches!(self.phase.known(), Some(Phase::Waiting | Phase::Working)))
     }
 
-    /// Returns the word of the phase column: the phase, unless its agent has failed or is stuck in it. *Parked* says as much.
+    /// Returns the word of the phase column: the phase, unless its agent has failed or is stuck in it. *Parked* already
+    /// implies a failure.
     pub fn phase_word(&self) -> &str {
         let state = self.standing.as_ref().and_then(|standing| standing.state.as_ref()?.known());
         match (self.phase.known(), state) {
@@ -435,7 +391,7 @@ impl Session {
         }
     }
 
-    /// The order of lists: a failure, somebody waited for, an agent that is stuck or parked, the rest.
+    /// Returns the rank in lists: a failure, a pending request, a stuck or parked agent, the rest.
     pub fn urgency(&self) -> u8 {
         match self.phase_word() {
             _ if self.failure().is_some() => 0,
@@ -445,12 +401,12 @@ impl Session {
         }
     }
 
-    /// The watch has more to say of its agent than its phase.
+    /// Reports whether its agent's condition says more than its phase.
     pub fn is_watched_closely(&self) -> bool {
         self.standing.as_ref().is_some_and(|standing| standing.since.is_some())
     }
 
-    /// Its title, or the beginning of its first prompt where its title is only its name.
+    /// Returns its title, or the beginning of its first prompt if its title is only its name.
     pub fn own_title(&self) -> Option<&str> {
         let title = self.title.as_deref().filter(|title| Some(*title) != self.name.as_deref());
         title.or(self.first_prompt.as_deref())
@@ -460,7 +416,7 @@ impl Session {
         self.standing.as_ref()?.snoozed_until
     }
 
-    /// If it is not simply the configured one.
+    /// Returns the ladder, if it is not the configured one.
     pub fn ladder(&self) -> Option<&str> {
         let ladder = self.standing.as_ref()?.ladder.as_str();
         (!ladder.is_empty() && ladder != "on").then_some(ladder)

@@ -1,97 +1,73 @@
-//! How an agent is doing, in words for people; and the steps that are taken when it is stuck.
+//! The condition of an agent, in words for people, and the steps taken when it is stuck.
 
 use std::fmt;
 use std::time::Duration;
 
 use serde::{Deserialize, Serialize};
+use strum::{EnumString, IntoStaticStr, VariantNames};
 
 use super::Time;
 
 /// The text of a nudge, unless the configuration or a person has another one.
 pub const NUDGE_TEXT: &str = "You have been silent for a while. Continue, or say what is blocking you.";
 
-/// What an agent is doing, as far as can be told from outside.
+/// The activity of an agent, as seen from outside.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Serialize, Deserialize, schemars::JsonSchema)]
 #[serde(rename_all = "snake_case")]
+#[derive(EnumString, IntoStaticStr)]
+#[strum(serialize_all = "snake_case", const_into_str)]
 pub enum Situation {
-    /// It says something, or its processes do something.
+    /// The agent sends output, or its processes are active.
     Working,
-    /// Something is open for a person to decide.
+    /// A request waits for a person.
     WaitingForYou,
     /// It has reported a limit of the service that it depends on.
     WaitingForService,
     /// Its turn is over.
     Idle,
-    /// In a turn, nothing happens, but not for long.
+    /// In a turn, inactive for a short time.
     Quiet,
-    /// In a turn, and nothing has happened for too long.
+    /// In a turn, inactive for too long.
     Stuck,
     /// Its process is stopped.
     Gone,
-    /// It runs, and this database does not know what it was told: it can be stopped, not directed.
+    /// The agent runs, and the database does not know its history: it can be stopped, but not prompted.
     Orphan,
 }
 
 impl Situation {
-    pub const fn as_str(self) -> &'static str {
-        match self {
-            Self::Working => "working",
-            Self::WaitingForYou => "waiting_for_you",
-            Self::WaitingForService => "waiting_for_service",
-            Self::Idle => "idle",
-            Self::Quiet => "quiet",
-            Self::Stuck => "stuck",
-            Self::Gone => "gone",
-            Self::Orphan => "orphan",
-        }
-    }
-
-    pub fn parse(text: &str) -> Option<Self> {
-        let all = [
-            Self::Working,
-            Self::WaitingForYou,
-            Self::WaitingForService,
-            Self::Idle,
-            Self::Quiet,
-            Self::Stuck,
-            Self::Gone,
-            Self::Orphan,
-        ];
-        all.into_iter().find(|situation| situation.as_str() == text)
-    }
-
     /// Whether something has to be done about it.
     pub const fn is_stall(self) -> bool {
         matches!(self, Self::Stuck | Self::Gone)
     }
 }
 
-/// What runs in its name: a tool that it told of, or a process below it.
+/// A tool that the agent has reported, or a process below it.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct RunningWork {
     pub name: String,
     pub since: Time,
 }
 
-/// Where an agent stands, and why. Times, not lengths: it is put in words when somebody looks.
+/// The condition of an agent and its reason, with points in time: durations are computed when it is shown.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct AgentCondition {
     pub state: Situation,
     pub since: Time,
-    /// Why, as far as that does not change with time: "nothing said, nothing runs".
+    /// The reason, as far as it does not change with time: "nothing said, nothing runs".
     pub why: String,
     pub running: Option<RunningWork>,
-    /// What was done about it: "nudged 1/2".
+    /// The steps taken so far: "nudged 1/2".
     pub done: Option<String>,
-    /// When it ends by itself: the limit of its service.
+    /// The time when the condition ends by itself: the end of a service limit.
     pub until: Option<Time>,
     pub snoozed_until: Option<Time>,
-    /// No steps are taken.
+    /// The ladder is off: no steps are taken.
     pub ladder_off: bool,
 }
 
 impl AgentCondition {
-    /// Without anything more to say about it.
+    /// Creates a condition without details.
     pub fn new(state: Situation, since: Time) -> Self {
         Self {
             state,
@@ -105,7 +81,7 @@ impl AgentCondition {
         }
     }
 
-    /// "stuck 7m: cargo test running 6m, no CPU; nudged 1/2"
+    /// Describes the condition: "stuck 7m: cargo test running 6m, no CPU; nudged 1/2".
     pub fn sentence(&self, now: Time) -> String {
         let mut text = match self.state {
             Situation::Working => "working".to_owned(),
@@ -139,7 +115,7 @@ impl AgentCondition {
     }
 }
 
-/// A length of time as people say it: `40s`, `7m`, `2h5m`, `3d`.
+/// Formats a duration for people: `40s`, `7m`, `2h5m`, `3d`.
 pub fn span(length: Duration) -> String {
     match length.as_secs() {
         seconds @ ..60 => format!("{seconds}s"),
@@ -152,70 +128,51 @@ pub fn span(length: Duration) -> String {
     }
 }
 
-/// One step that is taken about a stuck agent, gentlest first.
+/// One step of the ladder for a stuck agent, gentlest first.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Serialize, Deserialize, schemars::JsonSchema)]
 #[serde(rename_all = "snake_case")]
+#[derive(EnumString, IntoStaticStr, VariantNames, strum::Display)]
+#[strum(serialize_all = "snake_case", const_into_str)]
 pub enum Rung {
-    /// People are told; the agent is not.
+    /// People are notified; the agent is not.
     Alert,
-    /// The agent is asked to go on; a second time with what is known.
+    /// The agent is asked to continue; the second time with the known details.
     Nudge,
-    /// Its turn is interrupted, and it is prompted to go on.
+    /// Its turn is interrupted, and it is prompted to continue.
     Interrupt,
-    /// Its process is ended and started again.
+    /// Its process is restarted.
     Restart,
-    /// People are told that nothing has helped.
+    /// People are notified that no step has helped.
     Escalate,
 }
 
 impl Rung {
-    pub const ALL: &[Self] = &[Self::Alert, Self::Nudge, Self::Interrupt, Self::Restart, Self::Escalate];
     /// What is done unless something else is configured.
     pub const LADDER: &[Self] =
         &[Self::Alert, Self::Nudge, Self::Nudge, Self::Interrupt, Self::Restart, Self::Escalate];
-    /// More would never be climbed.
+    /// The maximum number of steps.
     pub const MOST: usize = 20;
-
-    pub const fn as_str(self) -> &'static str {
-        match self {
-            Self::Alert => "alert",
-            Self::Nudge => "nudge",
-            Self::Interrupt => "interrupt",
-            Self::Restart => "restart",
-            Self::Escalate => "escalate",
-        }
-    }
-
-    pub fn parse(text: &str) -> Option<Self> {
-        Self::ALL.iter().copied().find(|rung| rung.as_str() == text)
-    }
 
     /// A ladder that ends with people: nothing waits unseen.
     pub fn ladder(words: &[impl AsRef<str>]) -> Result<Vec<Self>, String> {
-        let known = || Self::ALL.iter().map(|rung| rung.as_str()).collect::<Vec<_>>().join(", ");
         let rungs: Vec<Self> = words
             .iter()
             .map(|word| {
                 let word = word.as_ref();
-                Self::parse(word).ok_or_else(|| format!("{word:?} is no step; there is {}", known()))
+                Self::parse(word)
+                    .ok_or_else(|| format!("{word:?} is no step; there is {}", Self::VARIANTS.join(", ")))
             })
             .collect::<Result<_, _>>()?;
         match rungs.last() {
             Some(last) if *last != Self::Escalate => {
-                Err("its last step must be \"escalate\": somebody has to hear of it".to_owned())
+                Err("the last step must be \"escalate\", so that people are notified".to_owned())
             }
             _ if rungs.iter().filter(|rung| **rung == Self::Escalate).count() > 1 => {
-                Err("\"escalate\" is the last step and comes once".to_owned())
+                Err("\"escalate\" must be the last step and occur only once".to_owned())
             }
-            _ if rungs.len() > Self::MOST => Err(format!("there are more than {} steps", Self::MOST)),
+            _ if rungs.len() > Self::MOST => Err(format!("at most {} steps are possible", Self::MOST)),
             _ => Ok(rungs),
         }
-    }
-}
-
-impl fmt::Display for Rung {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str(self.as_str())
     }
 }
 
@@ -223,17 +180,17 @@ impl fmt::Display for Rung {
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum LadderChoice {
-    /// The one of its profile, or of everybody.
+    /// The ladder of its profile, or the general one.
     #[default]
     Configured,
-    /// None.
+    /// No ladder.
     Off,
-    /// Its own.
+    /// The session's own ladder.
     Own(Vec<Rung>),
 }
 
 impl LadderChoice {
-    /// `on`, `off`, or steps with commas between them.
+    /// Parses `on`, `off`, or steps separated by commas.
     pub fn parse(text: &str) -> Result<Self, String> {
         match text {
             "on" => Ok(Self::Configured),

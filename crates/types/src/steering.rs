@@ -1,4 +1,4 @@
-//! Requests of operators about a session beside its prompts, and their answers.
+//! Requests of operators about a session other than prompts, and their answers.
 
 use std::collections::BTreeMap;
 
@@ -6,7 +6,7 @@ use serde::{Deserialize, Serialize};
 
 use super::{Delivery, Json, OpenEnum, Phase, SessionId, SettingValue};
 
-/// A session to be started: exactly one of `agent` and `command`.
+/// A session to start: exactly one of `agent` and `command`.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize, schemars::JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct NewSession {
@@ -25,34 +25,34 @@ pub struct NewSession {
     pub name: Option<String>,
     #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
     pub env: BTreeMap<String, String>,
-    /// What is done when it is stuck: `on` (as configured), `off`, or its own steps with commas between them.
+    /// The ladder for a stuck agent: `on` (as configured), `off`, or its own steps, separated by commas.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub ladder: Option<String>,
-    /// A session of an ACP agent's own to go on with.
+    /// An ACP agent's own session to resume.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub resume: Option<String>,
-    /// Without a process until its first prompt.
+    /// The session has no process until its first prompt.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub defer: bool,
-    /// MCP servers for an ACP agent to connect to, as the Agent Client Protocol has them: passed on as they came, also to
-    /// its later processes.
+    /// MCP servers for an ACP agent to connect to, in the format of the Agent Client Protocol: passed on unchanged,
+    /// also to its later processes.
     #[serde(skip_serializing_if = "Option::is_none")]
     #[schemars(with = "Option<Vec<serde_json::Map<String, serde_json::Value>>>")]
     pub mcp_servers: Option<Json>,
-    /// For a session that an ACP client starts: `close` ends it a while after that client has left, unless somebody else uses it; `keep` does
-    /// not.
+    /// For a session that an ACP client starts: `close` ends it some time after that client has left, unless another
+    /// client uses it; `keep` does not.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub on_client_left: Option<String>,
-    /// The limit of its permissions: `full` if nothing is said, `read-only`, `safe` or `sandbox`.
+    /// The limit of its permissions: `full` (the default), `read-only`, `safe` or `sandbox`.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub preset: Option<String>,
 }
 
-/// The notice that an operator has seen a failure.
+/// The confirmation that an operator has seen a failure.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize, schemars::JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct FailureSeen {
-    /// The `failed.at` that was shown: a failure that came later stays. Without it, whichever there is.
+    /// The `failed.at` that was shown: a later failure stays. Without it, the current failure is confirmed.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub at: Option<String>,
 }
@@ -73,14 +73,14 @@ pub struct PresetChange {
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, schemars::JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct SnoozeRequest {
-    /// A time such as `30m`; `off` ends it.
+    /// A duration such as `30m`; `off` ends the snooze.
     pub r#for: String,
 }
 
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, schemars::JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct LadderChange {
-    /// `on` (as configured), `off`, or steps with commas between them: `alert,nudge,escalate`.
+    /// `on` (as configured), `off`, or steps separated by commas: `alert,nudge,escalate`.
     pub ladder: String,
 }
 
@@ -94,7 +94,7 @@ pub struct SettingChange {
     pub model: Option<String>,
     #[serde(skip_serializing_if = "Option::is_none")]
     pub option: Option<String>,
-    /// Of an option that is on or off, a boolean will do.
+    /// The value; for a switch, a boolean is accepted.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub value: Option<SettingValue>,
     /// Waits for the agent's answer, instead of for its delivery.
@@ -112,19 +112,19 @@ pub enum SettingWait {
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, schemars::JsonSchema)]
 pub struct SettingSent {
     pub session: SessionId,
-    /// Its number, by which the agent's answer is found in the log.
+    /// The number that identifies the agent's answer in the log.
     pub set: Option<u64>,
     #[serde(flatten)]
     pub delivery: Delivery,
 }
 
-/// A setting to which the agent has agreed.
-// Written as it is: by way of a `Value`, what an agent said would not stay as it was.
+/// A setting that the agent has accepted. It holds raw JSON: a `Value` would change the agent's answer.
+// Serialized directly: a `Value` in between would change the agent's answer.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, schemars::JsonSchema)]
 pub struct SettingAgreed {
     pub session: SessionId,
     pub set: u64,
-    /// The agent's answer, as it came.
+    /// The agent's answer, unchanged.
     pub answer: Json,
 }
 
@@ -133,13 +133,13 @@ pub struct SettingAgreed {
 pub struct StopResult {
     pub session: SessionId,
     pub phase: OpenEnum<Phase>,
-    /// The steps that it took.
+    /// The steps that were needed.
     #[serde(default)]
     pub steps: Vec<String>,
     /// The number of processes that had to be killed.
     #[serde(default)]
     pub killed: u32,
-    /// False if the database could not be written so far.
+    /// False if the database could not be written yet.
     #[serde(default = "recorded")]
     pub recorded: bool,
 }
@@ -151,7 +151,7 @@ const fn recorded() -> bool {
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize, schemars::JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct NudgeRequest {
-    /// The configured `nudge_text` of its agent if nothing is said.
+    /// The text; by default the configured `nudge_text` of the agent.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub message: Option<String>,
 }
@@ -169,7 +169,7 @@ pub struct NudgeAnswer {
 pub struct InterruptRequest {
     #[serde(skip_serializing_if = "Option::is_none")]
     pub reason: Option<String>,
-    /// Whether to wait a moment for its delivery; it is waited for unless this is `false`.
+    /// Waits a moment for the delivery, unless this is `false`.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub wait: Option<bool>,
 }

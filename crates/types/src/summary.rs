@@ -1,8 +1,8 @@
-//! One sentence per event: what happened, in English, for `logs`, `watch`, the console, chats and the API.
+//! One English sentence per event, for `logs`, `watch`, the console, chats and the API.
 //!
-//! A summary is computed on reading and never stored, so that a better sentence also tells old events better. Text of an agent is
-//! marked as the agent's or stands in quotes: it cannot pass for a sentence of ours. All of it is clean, so that a terminal can
-//! print it as it is.
+//! A summary is computed on reading and never stored, so that improved sentences also apply to old events. Text of an
+//! agent is marked or quoted: it cannot be mistaken for a sentence of ours. All text is sanitized, so that a terminal
+//! can print it.
 
 use schemars::JsonSchema;
 use serde::Serialize;
@@ -18,13 +18,13 @@ use crate::{ClearanceId, Event, PromptId, QuestionId, Risk, Rung, SettingValue, 
 mod requests;
 mod stalls;
 
-/// Fields of an unknown event that are told, and columns of each.
+/// The number of fields shown of an unknown event, and the columns of each.
 const MAX_DETAILS: usize = 8;
 const MAX_DETAIL: usize = 60;
-/// Letters of an agent's word that needs no quotes.
+/// The maximum length of an agent's word that needs no quotes.
 const MAX_WORD: usize = 40;
 
-/// The weight of a sentence; each seat has its own colours for it.
+/// The weight of a sentence; each bridge has its own colours for it.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, JsonSchema)]
 #[serde(rename_all = "lowercase")]
 pub enum Tone {
@@ -33,7 +33,7 @@ pub enum Tone {
     Quiet,
     /// A beginning or an end.
     Strong,
-    /// A person speaks to the agent.
+    /// A message of a person to the agent.
     Person,
     Good,
     Warning,
@@ -56,14 +56,14 @@ pub struct Summary {
     pub tone: Tone,
     /// The speaker, unless it is intercom.
     pub speaker: Option<Speaker>,
-    /// A sentence of ours, or all that the speaker says: one line or several.
+    /// A sentence of ours, or the complete text of the speaker: one line or several.
     pub text: String,
-    /// Lines that belong below it.
+    /// Lines below the sentence.
     pub detail: String,
 }
 
 impl Speaker {
-    /// The mark that stands before every line of what it says. No sentence of ours begins like that.
+    /// Returns the mark before each line of the speaker. No sentence of ours begins with it.
     pub const fn mark(self) -> &'static str {
         match self {
             Self::Agent => "agent> ",
@@ -80,12 +80,12 @@ impl Summary {
         Self { tone, speaker: None, text: text.into(), detail: String::new() }
     }
 
-    /// The words of a speaker, on as many lines as they take.
+    /// Creates a summary with the text of a speaker, on any number of lines.
     pub fn spoken(speaker: Speaker, tone: Tone, text: &str) -> Self {
         Self { tone, speaker: Some(speaker), text: clean_block(text.trim_end()), detail: String::new() }
     }
 
-    /// Text of any length: its first line goes into the sentence, the rest below.
+    /// Creates a summary with text of any length: its first line goes into the sentence, the rest below.
     fn with_text(tone: Tone, sentence: &str, text: &str) -> Self {
         let text = clean_block(text.trim_end());
         let (first, rest) = text.split_once('\n').unwrap_or((&text, ""));
@@ -93,7 +93,7 @@ impl Summary {
         Self { tone, speaker: None, text: format!("{sentence}{first}"), detail }
     }
 
-    /// Text of an agent in a sentence of ours: in quotes, or below if it has several lines.
+    /// Creates a summary with text of an agent in a sentence of ours: in quotes, or below if it has several lines.
     fn with_quote(tone: Tone, sentence: &str, text: &str) -> Self {
         let text = clean_block(text.trim_end());
         if text.contains('\n') {
@@ -106,13 +106,13 @@ impl Summary {
         Self { detail: clean_block(detail.trim_end()), ..self }
     }
 
-    /// A tool call whose title and status are known from earlier events.
+    /// Creates the summary of a tool call with a title and status from earlier events.
     pub fn of_tool_call(title: &str, status: &str) -> Self {
         let tone = if status == "failed" { Tone::Bad } else { Tone::Quiet };
         Self::spoken(Speaker::Tool, tone, &format!("{} ({})", clean(title), clean(status)))
     }
 
-    /// The sentence without its detail. The mark of a speaker stands before each line.
+    /// Returns the sentence without its detail. The mark of a speaker precedes each line.
     pub fn sentence(&self) -> String {
         let mark = self.speaker.map_or("", Speaker::mark);
         self.text.lines().map(|line| format!("{mark}{line}")).collect::<Vec<_>>().join("\n")
@@ -120,7 +120,7 @@ impl Summary {
 }
 
 impl Event {
-    /// Says in English what happened. Times inside of it are shown as the reader wants them.
+    /// Describes the event in English. `show_time` formats the times in it for the reader.
     pub fn summary(&self, show_time: fn(Time) -> String) -> Summary {
         self.session_summary()
             .or_else(|| self.spoken_summary())
@@ -202,7 +202,7 @@ impl Event {
         })
     }
 
-    /// The words of an agent, and lines of it that nobody understands.
+    /// Summarizes the text of an agent, and its invalid lines.
     fn spoken_summary(&self) -> Option<Summary> {
         Some(match self {
             Self::Status(message) => {
@@ -236,7 +236,7 @@ impl Event {
         })
     }
 
-    /// The words of people to an agent.
+    /// Summarizes messages of people to an agent.
     fn prompt_summary(&self) -> Option<Summary> {
         Some(match self {
             Self::PromptQueued(queued) => {
@@ -307,7 +307,7 @@ impl Event {
         })
     }
 
-    /// The work of the host for an agent.
+    /// Summarizes the host's work for an agent.
     fn host_call_summary(&self) -> Option<Summary> {
         Some(match self {
             Self::FileRead(read) => Summary::new(
@@ -348,10 +348,10 @@ impl Event {
 }
 
 impl UnknownMessage {
-    /// The name of a message that we do not know. Its content is for those who read the raw log.
+    /// Returns the name of an unknown message. Only the raw log shows its content.
     ///
-    /// A message without a method is an answer of the agent's: to `session/close`, to a nudge during a turn, to a prompt that was
-    /// cancelled before. Nothing depends on it any more.
+    /// A message without a method is an answer of the agent: to `session/close`, to a nudge during a turn, to a prompt
+    /// that was cancelled before. Nothing depends on it any more.
     pub fn in_words(&self) -> String {
         let message = self.read();
         match (message.get("method").and_then(Value::as_str), message.get("error")) {
@@ -369,7 +369,7 @@ impl UnknownMessage {
         }
     }
 
-    /// Tells whether it is an answer without an error: nothing in it is news for people.
+    /// Reports whether it is an answer without an error, which is of no interest to people.
     pub fn is_settled_answer(&self) -> bool {
         let message = self.read();
         message.get("method").is_none() && message.get("result").is_some()
@@ -435,7 +435,7 @@ fn agent_update(update: &AgentUpdate) -> Summary {
 }
 
 impl Speaker {
-    /// The agent's message is what people read; the rest stands back.
+    /// Returns the tone: the agent's messages stand out from the rest.
     pub const fn tone(self) -> Tone {
         match self {
             Self::Agent => Tone::Plain,
@@ -444,7 +444,7 @@ impl Speaker {
     }
 }
 
-/// `[x] done, [>] doing, [ ] to do`.
+/// Formats steps as `[x] done, [>] doing, [ ] to do`.
 fn steps(steps: &[PlanStep]) -> String {
     let line = |step: &PlanStep| {
         let mark = match step.status.as_deref() {
@@ -458,7 +458,7 @@ fn steps(steps: &[PlanStep]) -> String {
     steps.iter().map(line).collect::<Vec<_>>().join(", ")
 }
 
-/// An event that this version does not know: its name, and its fields in words.
+/// Summarizes an event that this version does not know: its name, and its fields.
 fn other(name: &str, data: &str) -> Summary {
     let data: Value = serde_json::from_str(data).unwrap_or_default();
     let fields = data.as_object().into_iter().flatten();
@@ -478,7 +478,7 @@ fn undelivered(what: &str, cause: &str) -> Summary {
     Summary::new(Tone::Bad, format!("{what} was NOT delivered{}", clean_suffix(": ", cause)))
 }
 
-/// The subject of a request for a clearance. Daemons of old did not log its line.
+/// Returns the subject of a request for a clearance. Older daemons did not log its line.
 fn subject(requested: &ClearanceRequested) -> String {
     let action = requested.action.clone().or_else(|| {
         action::action(ActionParts {
@@ -492,22 +492,22 @@ fn subject(requested: &ClearanceRequested) -> String {
     action::line(action.as_deref(), &requested.title)
 }
 
-/// The end of a process in words, else the short reason of older logs and of ends that somebody caused.
+/// Returns the end of a process in words, else the short reason of older logs and of requested ends.
 fn exit_suffix(why: Option<&str>, reason: &str) -> String {
     clean_suffix(": ", why.unwrap_or(reason))
 }
 
-/// Text on one line behind these words; nothing if there is none.
+/// Returns `before` and the text on one line; nothing if the text is empty.
 fn clean_suffix(before: &str, text: &str) -> String {
     if text.is_empty() { String::new() } else { format!("{before}{}", clean(text)) }
 }
 
-/// A word of an agent behind these words of ours.
+/// Returns `before` and a word of an agent.
 fn word_suffix(before: &str, text: &str) -> String {
     if text.is_empty() { String::new() } else { format!("{before}{}", word_or_quote(&clean(text))) }
 }
 
-/// A word of an agent as it is, anything longer in quotes.
+/// Returns a word of an agent unchanged, and anything longer in quotes.
 fn word_or_quote(text: &str) -> String {
     let plain = |c: char| c.is_ascii_alphanumeric() || matches!(c, '_' | '-' | '.' | '/' | '$');
     if (1..=MAX_WORD).contains(&text.len()) && text.chars().all(plain) {

@@ -1,26 +1,28 @@
-//! Text that others wrote, made safe and short enough to show.
+//! Untrusted text, sanitized and shortened for display.
 //!
-//! Agents are not trusted: what they say may hold terminal escapes, text that runs backwards, or characters that
-//! nobody can see. All of it is shown as `<U+202E>`, so that what a person reads is what is really there.
+//! Agents are not trusted: their text may contain terminal escapes, text that runs backwards, or invisible characters.
+//! All of these are shown as `<U+202E>`, so that a person reads the real text.
 
 use std::fmt::Write as _;
+
+use unicode_width::UnicodeWidthChar;
 
 /// One line: line feeds are shown as `⏎`, tabs become a space.
 pub fn clean(text: &str) -> String {
     sanitize(text, "⏎", " ")
 }
 
-/// Several lines: line feeds stay, tabs become four spaces.
+/// Sanitizes text of several lines: line feeds stay, tabs become four spaces.
 pub fn clean_block(text: &str) -> String {
     sanitize(text, "\n", "    ")
 }
 
-/// Several lines as they are: only what nobody could see is shown.
+/// Makes invisible characters visible; line feeds and tabs stay.
 pub fn visible(text: &str) -> String {
     sanitize(text, "\n", "\t")
 }
 
-/// In quotes of ours that nothing inside can close.
+/// Puts text into quotes that nothing inside can close.
 pub fn quoted(text: &str) -> String {
     format!("“{}”", clean(text).replace(['“', '”', '„', '"', '«', '»'], "'"))
 }
@@ -32,7 +34,7 @@ fn sanitize(text: &str, line_feed: &str, tab: &str) -> String {
         match c {
             '\n' => clean.push_str(line_feed),
             '\t' => clean.push_str(tab),
-            // Asks for the coloured form of the symbol before it, which is harmless and common.
+            // Selects the coloured form of the symbol before it, which is harmless and common.
             '\u{fe0f}' if before >= '\u{203c}' && before != '\u{fe0f}' => clean.push(c),
             c if is_deceptive(c) => {
                 write!(clean, "<U+{:04X}>", u32::from(c)).expect("a string takes every write");
@@ -44,7 +46,7 @@ fn sanitize(text: &str, line_feed: &str, tab: &str) -> String {
     clean
 }
 
-/// The same JSON, with `\u202e` for what is shown as `<U+202E>` elsewhere.
+/// Escapes deceptive characters in JSON as `\u202e`, which is shown as `<U+202E>` elsewhere.
 pub fn escape_json(json: &str) -> String {
     let mut escaped = String::with_capacity(json.len());
     for c in json.chars() {
@@ -59,7 +61,7 @@ pub fn escape_json(json: &str) -> String {
     escaped
 }
 
-/// Control characters, bidirectional controls, and characters of no width.
+/// Reports whether a character is a control character, a bidirectional control, or has no width.
 fn is_deceptive(c: char) -> bool {
     c.is_control()
         || matches!(c,
@@ -77,40 +79,26 @@ fn is_deceptive(c: char) -> bool {
             | '\u{e0000}'..='\u{e0fff}')
 }
 
-/// Counts the columns that a terminal gives to the text, near enough to line up tables.
+/// Counts the terminal columns of a text, exactly enough to align tables.
 pub fn columns(text: &str) -> usize {
     text.chars().map(char_columns).sum()
 }
 
-/// The same of one character.
+/// The same of one character. Control characters count as one: [`clean`] has made them visible.
 pub fn char_columns(c: char) -> usize {
-    match c {
-        '\u{300}'..='\u{36f}' | '\u{fe0f}' => 0,
-        '\u{1100}'..='\u{115f}'
-        | '\u{2e80}'..='\u{303e}'
-        | '\u{3041}'..='\u{a4cf}'
-        | '\u{ac00}'..='\u{d7a3}'
-        | '\u{f900}'..='\u{faff}'
-        | '\u{fe30}'..='\u{fe6f}'
-        | '\u{ff00}'..='\u{ff60}'
-        | '\u{ffe0}'..='\u{ffe6}'
-        | '\u{1f300}'..='\u{1f64f}'
-        | '\u{1f680}'..='\u{1f6ff}'
-        | '\u{1f900}'..='\u{1f9ff}'
-        | '\u{20000}'..='\u{3fffd}' => 2,
-        _ => 1,
-    }
+    c.width().unwrap_or(1)
 }
 
-/// The most columns that any terminal gives to a character: a line that is wrapped by this count is never wrapped again.
+/// Returns the most columns that any terminal gives to a character: a line wrapped by this count never wraps again.
 pub fn most_columns(c: char) -> usize {
-    match c {
+    let least = match c {
         '\u{20}'..='\u{52f}' | '\u{590}'..='\u{6ff}' | '\u{2010}'..='\u{205e}' | '\u{2190}'..='\u{25ff}' => 1,
         _ => 2,
-    }
+    };
+    char_columns(c).max(least)
 }
 
-/// Cuts to at most `limit` columns, with an ellipsis where something is missing.
+/// Cuts to at most `limit` columns, with an ellipsis if something is missing.
 pub fn cut(text: &str, limit: usize) -> String {
     if columns(text) <= limit {
         return text.to_owned();
@@ -130,8 +118,8 @@ pub fn cut(text: &str, limit: usize) -> String {
     kept
 }
 
-/// Cuts to at most `limit` columns between two words, unless that would lose more than half of the room. A quote of
-/// ours that was open is closed: what follows on the line is not part of it.
+/// Cuts to at most `limit` columns between two words, unless that would lose more than half of the room. An open quote
+/// of ours is closed: the text that follows on the line is not part of it.
 pub fn cut_words(text: &str, limit: usize) -> String {
     let kept = cut_between_words(text, limit);
     if !ends_in_quotes(&kept) || limit == 0 {
@@ -160,7 +148,7 @@ fn cut_between_words(text: &str, limit: usize) -> String {
     }
 }
 
-/// Cuts to at most `limit` columns in the middle: of a path, the beginning and the end say most.
+/// Cuts to at most `limit` columns in the middle: the beginning and the end of a path are the most informative parts.
 pub fn cut_middle(text: &str, limit: usize) -> String {
     if columns(text) <= limit {
         return text.to_owned();
@@ -179,13 +167,13 @@ pub fn cut_middle(text: &str, limit: usize) -> String {
     format!("{begin}{end}")
 }
 
-/// An id as people see and type it: the prefix and eight characters.
+/// Shortens an id to the form that people see and type: the prefix and eight characters.
 pub fn short(id: &str) -> String {
     let start = id.find('_').map_or(0, |underscore| underscore + 1);
     clean(id).chars().take(start + 8).collect()
 }
 
-/// One word of a command line, as a shell takes it.
+/// Quotes one word of a command line for a shell.
 pub fn shell_word(text: &str) -> String {
     let plain = |c: char| c.is_ascii_alphanumeric() || "/._-+,:@%=".contains(c);
     if !text.is_empty() && text.chars().all(plain) {
@@ -195,7 +183,7 @@ pub fn shell_word(text: &str) -> String {
     }
 }
 
-/// `1 clearance`, `2 clearances`.
+/// Formats a count with its noun: `1 clearance`, `2 clearances`.
 pub fn plural(count: usize, noun: &str) -> String {
     if count == 1 { format!("1 {noun}") } else { format!("{count} {noun}s") }
 }
@@ -251,6 +239,18 @@ mod tests {
         for c in '\0'..=char::MAX {
             let shown = clean(&format!("a{c}b"));
             assert!(!shown.chars().any(is_deceptive), "{c:?} survives as {shown:?}");
+        }
+    }
+
+    #[test]
+    fn marks_take_no_column_and_wide_characters_two() {
+        for (text, expected) in
+            [("e\u{301}", 1), ("שָׁלוֹם", 4), ("世", 2), ("⌚", 2), ("ｱ", 1), ("✔\u{fe0f}", 1)]
+        {
+            assert_eq!(columns(text), expected, "{text}");
+        }
+        for c in '\0'..=char::MAX {
+            assert!(char_columns(c) <= most_columns(c), "{c:?}");
         }
     }
 

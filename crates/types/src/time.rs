@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use serde::{Deserialize, Serialize};
 
-/// Milliseconds since the Unix epoch; prints as RFC 3339 UTC with milliseconds.
+/// A time in milliseconds since the Unix epoch; prints as RFC 3339 UTC with milliseconds.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
 #[serde(transparent)]
 pub struct Time(i64);
@@ -15,7 +15,7 @@ impl Time {
         Self(jiff::Timestamp::now().as_millisecond())
     }
 
-    /// An RFC 3339 timestamp with its offset: `2026-03-01T18:00:00Z`.
+    /// Parses an RFC 3339 timestamp with its offset: `2026-03-01T18:00:00Z`.
     pub fn parse(text: &str) -> Option<Self> {
         text.parse::<jiff::Timestamp>().ok().map(|stamp| Self(stamp.as_millisecond()))
     }
@@ -28,13 +28,13 @@ impl Time {
         self.0
     }
 
-    /// Later by this much, or the end of time.
+    /// Returns a later time, at most the latest possible one.
     #[must_use]
     pub fn plus(self, duration: Duration) -> Self {
         Self(self.0.saturating_add(i64::try_from(duration.as_millis()).unwrap_or(i64::MAX)))
     }
 
-    /// How long ago that was; nothing if it is still to come.
+    /// Returns the time since `earlier`; zero if that is in the future.
     #[must_use]
     pub fn since(self, earlier: Self) -> Duration {
         Duration::from_millis(u64::try_from(self.0.saturating_sub(earlier.0)).unwrap_or(0))
@@ -48,7 +48,7 @@ impl Time {
 
 impl fmt::Display for Time {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        // A clock outside of what the calendar can print is shown as the nearest end of it.
+        // A time outside of the calendar's range is shown as its nearest limit.
         let stamp = jiff::Timestamp::from_millisecond(self.0).unwrap_or(if self.0 < 0 {
             jiff::Timestamp::MIN
         } else {
@@ -58,7 +58,8 @@ impl fmt::Display for Time {
     }
 }
 
-/// Times as text, for the log and the API: `#[serde(with = "rfc3339")]`. By itself a [`Time`] is a number, as snapshots have it.
+/// Serialization of times as text, for the log and the API: `#[serde(with = "rfc3339")]`. By default a [`Time`]
+/// serializes as a number, as in snapshots.
 pub mod rfc3339 {
     use serde::de::Error as _;
     use serde::{Deserialize, Deserializer, Serializer};
@@ -74,7 +75,7 @@ pub mod rfc3339 {
         Time::parse(&text).ok_or_else(|| D::Error::custom("not an RFC 3339 time"))
     }
 
-    /// The same for times that may be `null`.
+    /// The same for optional times.
     pub mod optional {
         use serde::{Deserialize, Deserializer, Serialize, Serializer};
 

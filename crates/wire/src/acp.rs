@@ -1,14 +1,15 @@
-//! The Agent Client Protocol, version 1, from the side that hosts agents; `asked` and `tell` are the other side.
+//! The Agent Client Protocol, version 1, from the side that hosts agents; `client_request` and `client_messages` are
+//! the other side.
 //!
 //! ```text
-//!  agent ──line──► jsonrpc::parse ──┬─ answer  ──► answer::{Initialized, SessionStarted, PromptDone}, trouble::Failure
-//!                                   ├─ request ──► request::Request ──► permission::Card
-//!                                   └─ update  ──► update::Update ──► tool::ToolCall, …
+//!  agent ──line──► jsonrpc::parse ──┬─ answer  ──► answer::{InitializeAnswer, SessionPromptAnswer, …}, error_answer
+//!                                   ├─ request ──► request::AcpAgentRequest ──► permission_details
+//!                                   └─ update  ──► update::SessionUpdateParts ──► tool::ToolCall, …
 //!  agent ◄──line── send
 //! ```
 //!
-//! Only what we act on is read, and leniently: a field of another type counts as absent, an unknown variant is just a
-//! word, and whatever came stays beside it as raw JSON. What we send is made of the schema's own types.
+//! Only the fields that we use are parsed, and leniently: a field of another type counts as absent, an unknown variant
+//! is kept as a word, and the raw JSON is kept beside it. Messages that we send are made of the schema's own types.
 
 pub mod answer;
 pub mod client_messages;
@@ -32,7 +33,7 @@ use serde_json::value::RawValue;
 
 use super::unquote;
 
-/// The version that we speak. An agent may answer with another one.
+/// The supported version. An agent may answer with another one.
 pub const VERSION: u64 = 1;
 
 /// The names of the methods.
@@ -53,7 +54,7 @@ pub mod method {
     pub const SESSION_CANCEL: &str = AGENT.session_cancel;
     pub const SESSION_SET_MODE: &str = AGENT.session_set_mode;
     pub const SESSION_SET_CONFIG_OPTION: &str = AGENT.session_set_config_option;
-    /// No longer in the schema: models have become config options. Older agents know nothing else.
+    /// No longer in the schema: models have become config options. Older agents support only this.
     pub const SESSION_SET_MODEL: &str = "session/set_model";
 
     /// An extension of Claude's and Codex's adapters.
@@ -74,7 +75,7 @@ pub mod method {
     pub const CANCEL_REQUEST: &str = BOTH.cancel_request;
 }
 
-/// A number that counts something; `None` for any other value.
+/// Parses a non-negative number; `None` for any other value.
 fn count(raw: Option<&RawValue>) -> Option<u64> {
     raw.and_then(|raw| raw.get().parse().ok())
 }
@@ -95,19 +96,19 @@ fn flag(raw: Option<&RawValue>) -> bool {
     raw.is_some_and(|raw| raw.get() == "true")
 }
 
-/// A capability is an object, empty or not; `true` will do.
+/// Parses a capability: an object, empty or not; `true` is accepted as well.
 fn capable(raw: Option<&RawValue>) -> bool {
     flag(raw) || raw.is_some_and(|raw| raw.get().starts_with('{'))
 }
 
-/// The fields of these names, as raw JSON; one that is `null` is not there. `None` if this is no object, or names one
-/// of them twice.
+/// Returns the fields with these names as raw JSON; `null` counts as missing. `None` if this is not an object, or has
+/// one of them twice.
 fn pick<'a, const N: usize>(raw: &'a RawValue, names: [&str; N]) -> Option<[Option<&'a RawValue>; N]> {
     let mut from = serde_json::Deserializer::from_str(raw.get());
     raw.get().starts_with('{').then(|| from.deserialize_map(FieldPicker(names)).ok()).flatten()
 }
 
-/// Like [`pick`], for what need not be there.
+/// Like [`pick`], for an optional object.
 fn optional_fields<'a, const N: usize>(
     raw: Option<&'a RawValue>,
     names: [&str; N],
@@ -139,7 +140,7 @@ impl<'de, const N: usize> Visitor<'de> for FieldPicker<'_, N> {
     }
 }
 
-/// Which of these names a key is.
+/// The index of a key among these names.
 struct FieldIndex<'n>(&'n [&'n str]);
 
 impl<'de> DeserializeSeed<'de> for FieldIndex<'_> {

@@ -1,35 +1,39 @@
 //! A unified diff of two texts, for people to read and for policy to count.
 //!
-//! Myers' greedy algorithm finds the shortest edit as long as that is cheap; a larger one replaces everything between
-//! the first and the last line that differ.
+//! `similar` finds the edit: the shortest one as long as that is cheap, a longer one after a bounded search. Header and lines
+//! are written here: a name must not pass for more lines, and only a line feed ends a line.
 
 use std::fmt::Write as _;
+use std::time::{Duration, Instant};
+
+use similar::udiff::UnifiedHunkHeader;
+use similar::{Algorithm, ChangeTag, DiffOp};
 
 /// Unchanged lines around a change.
 const CONTEXT: usize = 3;
-/// Edits that are looked for at most, which bounds the memory (its square).
-const MAX_EDITS: usize = 1000;
-/// Lines that are compared at most, about.
-const MAX_WORK: usize = 4_000_000;
+/// Agents choose both texts, and the search for a short edit of many thousand mixed lines takes seconds. After this the rest
+/// is replaced as a whole: policy then counts more changed lines, never fewer.
+const LONGEST: Duration = Duration::from_millis(100);
 const NO_NEWLINE: &str = "\\ No newline at end of file\n";
 
-/// Returns the unified diff from `old` to `new`; `old` is none for a new file. Empty if nothing changes.
+/// Returns the unified diff from `old` to `new`; `old` is `None` for a new file. Empty if nothing changes.
 pub fn unified(path: &str, old: Option<&str>, new: &str) -> String {
     let before: Vec<&str> = old.unwrap_or_default().split_inclusive('\n').collect();
     let after: Vec<&str> = new.split_inclusive('\n').collect();
-    let changes = changes(&before, &after);
-    if changes.is_empty() && old.is_some() {
+    if before == after && old.is_some() {
         return String::new();
     }
     let mut out = header(path, old.is_none());
-    for hunk in hunks(&changes) {
-        render(&mut out, &before, &after, hunk);
+    let deadline = Some(Instant::now() + LONGEST);
+    let ops = similar::capture_diff_slices_deadline(Algorithm::Myers, &before, &after, deadline);
+    for hunk in similar::group_diff_ops(ops, CONTEXT) {
+        render(&mut out, &before, &after, &hunk);
     }
     out
 }
 
-/// Absolute paths stand as they are. A name that could be read as something else is quoted, which policy never takes
-/// for a path that it knows.
+/// Formats the header. Absolute paths are unchanged. An ambiguous name is quoted; policy never matches a quoted name
+/// with a known path.
 fn header(path: &str, new_file: bool) -> String {
     let odd = |c: char| c.is_control() || matches!(c, '"' | '\\' | '\u{2028}' | '\u{2029}');
     let name = |side: &str| {
@@ -40,7 +44,7 @@ fn header(path: &str, new_file: bool) -> String {
     format!("--- {old}\n+++ {}\n", name("b"))
 }
 
-/// Tells whether two diffs change the same lines of the same files, however much context they show.
+/// Reports whether two diffs change the same lines of the same files, regardless of their context.
 pub fn is_same_change(one: &str, other: &str) -> bool {
     let name = |line: &str| line.split('\t').next().unwrap_or(line).to_owned();
     let is_name = |line: &str| line.starts_with("--- ") || line.starts_with("+++ ");
@@ -57,135 +61,16 @@ pub fn is_same_change(one: &str, other: &str) -> bool {
     other.lines().all(is_plain) && changes(one) == changes(other)
 }
 
-/// These lines of the old text are replaced by those of the new one; what lies between two changes is the same in both.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-struct LineChange {
-    old: (usize, usize),
-    new: (usize, usize),
-}
-
-fn changes(old: &[&str], new: &[&str]) -> Vec<LineChange> {
-    let start = old.iter().zip(new).take_while(|(a, b)| a == b).count();
-    let (old_rest, new_rest) = (part(old, start, old.len()), part(new, start, new.len()));
-    let end = old_rest.iter().rev().zip(new_rest.iter().rev()).take_while(|(a, b)| a == b).count();
-    let (old_rest, new_rest) =
-        (part(old_rest, 0, old_rest.len() - end), part(new_rest, 0, new_rest.len() - end));
-    if old_rest.is_empty() && new_rest.is_empty() {
-        return Vec::new();
-    }
-    let whole = LineChange { old: (start, old.len() - end), new: (start, new.len() - end) };
-    let Some(same) = common(old_rest, new_rest) else { return vec![whole] };
-    let mut changes = Vec::new();
-    let (mut x, mut y) = (0, 0);
-    let last = std::iter::once((old_rest.len(), new_rest.len()));
-    for (at_old, at_new) in same.into_iter().chain(last) {
-        if (x, y) != (at_old, at_new) {
-            changes.push(LineChange { old: (start + x, start + at_old), new: (start + y, start + at_new) });
-        }
-        (x, y) = (at_old + 1, at_new + 1);
-    }
-    changes
-}
-
-/// The pairs of lines that stay, in order; none if that would cost too much to find.
-fn common(old: &[&str], new: &[&str]) -> Option<Vec<(usize, usize)>> {
-    let total = old.len() + new.len();
-    let limit = MAX_EDITS.min(MAX_WORK / total.max(1)).min(total);
-    // How far each diagonal has come after so many edits: `rounds[d][i]` is the one of k = 2 i - d, where k = x - y.
-    let mut rounds: Vec<Vec<usize>> = Vec::new();
-    for d in 0..=limit {
-        let mut reach = Vec::with_capacity(d + 1);
-        for i in 0..=d {
-            let mut x = rounds.last().map_or(0, |before| step(before, d, i));
-            // Diagonals that leave the old or the new text are carried along, and go nowhere.
-            let mut y = (x + d).saturating_sub(2 * i);
-            while old.get(x).is_some_and(|line| new.get(y) == Some(line)) {
-                (x, y) = (x + 1, y + 1);
-            }
-            reach.push(x);
-            if (x, y) == (old.len(), new.len()) {
-                rounds.push(reach);
-                return Some(walk_back(&rounds, i, old.len()));
-            }
-        }
-        rounds.push(reach);
-    }
-    None
-}
-
-/// Where edit number `d` starts on its diagonal `i`: one line further down (added) or right (removed) from a neighbour.
-fn step(before: &[usize], d: usize, i: usize) -> usize {
-    if comes_from_above(before, d, i) { reached(before, i) } else { reached(before, i - 1) + 1 }
-}
-
-/// Tells whether that edit adds a line.
-fn comes_from_above(before: &[usize], d: usize, i: usize) -> bool {
-    i == 0 || (i < d && reached(before, i - 1) < reached(before, i))
-}
-
-fn reached(round: &[usize], i: usize) -> usize {
-    round.get(i).copied().unwrap_or(0)
-}
-
-/// These lines; none where there are no such lines.
-fn part<'a, 't>(lines: &'a [&'t str], from: usize, to: usize) -> &'a [&'t str] {
-    lines.get(from..to).unwrap_or_default()
-}
-
-fn walk_back(rounds: &[Vec<usize>], mut i: usize, mut x: usize) -> Vec<(usize, usize)> {
-    let mut same = Vec::new();
-    for d in (0..rounds.len()).rev() {
-        let before = d.checked_sub(1).and_then(|last| rounds.get(last));
-        let start = before.map_or(0, |before| step(before, d, i));
-        while x > start {
-            x -= 1;
-            same.push((x, x + d - 2 * i));
-        }
-        if let Some(before) = before {
-            let added = comes_from_above(before, d, i);
-            (x, i) = if added { (start, i) } else { (start - 1, i - 1) };
-        }
-    }
-    same.reverse();
-    same
-}
-
-/// Changes whose context would touch go together.
-fn hunks(changes: &[LineChange]) -> impl Iterator<Item = &[LineChange]> {
-    changes.chunk_by(|one, next| next.old.0 - one.old.1 <= 2 * CONTEXT)
-}
-
-fn render(out: &mut String, old: &[&str], new: &[&str], hunk: &[LineChange]) {
-    let (Some(first), Some(last)) = (hunk.first(), hunk.last()) else { return };
-    let lead = first.old.0.min(CONTEXT);
-    let trail = (old.len() - last.old.1).min(CONTEXT);
-    let old_range = range(first.old.0 - lead, last.old.1 + trail);
-    let new_range = range(first.new.0 - lead, last.new.1 + trail);
-    writeln!(out, "@@ -{old_range} +{new_range} @@").ok(); // a string takes every write
-    let mut at = first.old.0 - lead;
-    for change in hunk {
-        lines(out, ' ', part(old, at, change.old.0));
-        lines(out, '-', part(old, change.old.0, change.old.1));
-        lines(out, '+', part(new, change.new.0, change.new.1));
-        at = change.old.1;
-    }
-    lines(out, ' ', part(old, at, at + trail));
-}
-
-/// Formats a range for a hunk's head: lines count from one, an empty range names the line before it.
-fn range(start: usize, end: usize) -> String {
-    match end - start {
-        0 => format!("{start},0"),
-        1 => format!("{}", start + 1),
-        count => format!("{},{count}", start + 1),
-    }
-}
-
-fn lines(out: &mut String, sign: char, lines: &[&str]) {
-    for line in lines {
-        out.push(sign);
-        out.push_str(line);
-        if !line.ends_with('\n') {
+fn render(out: &mut String, before: &[&str], after: &[&str], hunk: &[DiffOp]) {
+    writeln!(out, "{}", UnifiedHunkHeader::new(hunk)).ok(); // a string takes every write
+    for change in hunk.iter().flat_map(|op| op.iter_changes(before, after)) {
+        out.push(match change.tag() {
+            ChangeTag::Equal => ' ',
+            ChangeTag::Delete => '-',
+            ChangeTag::Insert => '+',
+        });
+        out.push_str(change.value());
+        if !change.value().ends_with('\n') {
             out.push('\n');
             out.push_str(NO_NEWLINE);
         }

@@ -1,9 +1,9 @@
-//! Drivers turn an agent's messages into domain terms and back, one file per protocol.
+//! Drivers: the translation of an agent's messages into domain types and back, one file per protocol.
 //!
-//! Sans-I/O: frames in, [`AgentMessage`] out; [`AgentCommand`] in, text out. What is open and what may be sent is the session's
-//! business, not the driver's. What a driver has to remember goes into the session's snapshot.
+//! Sans-I/O: frames in, [`AgentMessage`] out; [`AgentCommand`] in, text out. The session, not the driver, decides what
+//! is open and what may be sent. The driver's own state goes into the session's snapshot.
 //!
-//! Like `wire`, it may not panic, whatever an agent says.
+//! Like all of this crate, it must not panic on any input of an agent.
 
 #![deny(
     clippy::expect_used,
@@ -26,7 +26,7 @@ use intercom_types::{
 /// Tools that change something.
 const CHANGING_TOOLS: &[&str] = &["edit", "delete", "move", "execute"];
 
-/// One agent's protocol. A copy is where a command goes back to that could not be recorded.
+/// One agent's protocol. The session keeps a copy to return to if a command could not be recorded.
 #[derive(Debug, Clone)]
 pub enum Driver {
     Intercom,
@@ -34,30 +34,30 @@ pub enum Driver {
 }
 
 impl Driver {
-    /// What the agent said with this frame, if it means anything.
-    pub fn decode(&mut self, frame: &Frame, said: &mut Vec<AgentMessage>) {
+    /// Decodes a frame into messages of the agent, if it has any.
+    pub fn decode(&mut self, frame: &Frame, messages: &mut Vec<AgentMessage>) {
         let text = match frame_text(frame) {
             Ok(text) if trim_json(text).is_empty() => return,
             Ok(text) => text,
-            Err(rejected) => return said.push(*rejected),
+            Err(rejected) => return messages.push(*rejected),
         };
         match self {
-            Self::Intercom => said.push(intercom::decode(text)),
-            Self::Acp(driver) => driver.decode(text, said),
+            Self::Intercom => messages.push(intercom::decode(text)),
+            Self::Acp(driver) => driver.decode(text, messages),
         }
     }
 
-    /// Stands in for a frame that we failed at: the line is rejected, and nobody waits in vain for the answer to it or
-    /// for the answer that it was.
-    pub fn decode_failed(&mut self, frame: &Frame, reason: &str, said: &mut Vec<AgentMessage>) {
-        let Ok(text) = frame_text(frame) else { return said.push(Self::reject_frame(frame, reason)) };
+    /// Replaces a frame at which decoding failed: the line is rejected, and the request or answer in it is settled with
+    /// an error, so that nothing waits for it.
+    pub fn decode_failed(&mut self, frame: &Frame, reason: &str, messages: &mut Vec<AgentMessage>) {
+        let Ok(text) = frame_text(frame) else { return messages.push(Self::reject_frame(frame, reason)) };
         match self {
-            Self::Intercom => intercom::decode_failed(text, reason, said),
-            Self::Acp(driver) => driver.decode_failed(text, reason, said),
+            Self::Intercom => intercom::decode_failed(text, reason, messages),
+            Self::Acp(driver) => driver.decode_failed(text, reason, messages),
         }
     }
 
-    /// The same without a look at the line: the last resort.
+    /// Rejects a frame without examining its content, as a last resort.
     pub fn reject_frame(frame: &Frame, reason: &str) -> AgentMessage {
         match frame {
             Frame::Text(text) => rejected(text, reason.to_owned(), None, None, None),
@@ -67,7 +67,7 @@ impl Driver {
         }
     }
 
-    /// How to say this to the agent: one message, without framing. `None` if there is nothing to say.
+    /// Encodes a command as one message, without framing. `None` if there is nothing to send.
     pub fn encode(&mut self, message: &AgentCommand) -> Option<String> {
         match self {
             Self::Intercom => intercom::encode(message),
@@ -75,7 +75,7 @@ impl Driver {
         }
     }
 
-    /// What the next daemon has to know, if that has changed since it was asked for last.
+    /// Returns the state for the next daemon, if it has changed since the last call.
     pub fn save(&mut self) -> Option<Json> {
         match self {
             Self::Intercom => None,
@@ -83,14 +83,14 @@ impl Driver {
         }
     }
 
-    /// Goes on where another daemon stopped.
+    /// Continues with the state of another daemon.
     pub fn restore(&mut self, saved: Option<&Json>) {
         if let (Self::Acp(driver), Some(saved)) = (self, saved) {
             driver.restore(saved);
         }
     }
 
-    /// The request of ours that the agent has not answered, where its protocol has answers.
+    /// Returns our unanswered request, if the protocol has answers.
     pub fn unanswered(&self) -> Option<&'static str> {
         match self {
             Self::Intercom => None,
@@ -98,7 +98,7 @@ impl Driver {
         }
     }
 
-    /// Takes over from an earlier process of the same session what outlives it.
+    /// Takes over state from an earlier process of the same session.
     pub fn inherit(&mut self, saved: Option<&Json>) {
         if let (Self::Acp(driver), Some(saved)) = (self, saved) {
             driver.inherit(saved);
@@ -106,7 +106,7 @@ impl Driver {
     }
 }
 
-/// The text of a frame, or why there is none.
+/// Returns the text of a frame, or its rejection.
 fn frame_text(frame: &Frame) -> Result<&str, Box<AgentMessage>> {
     match frame {
         Frame::Text(text) => Ok(text),
@@ -129,7 +129,7 @@ fn unreadable(reason: &str, excerpt: &str, bytes: u64) -> Box<AgentMessage> {
     Box::new(AgentMessage::Rejected { rejection, fault: None })
 }
 
-/// A line that is legible and no use.
+/// Rejects a readable but unusable line.
 fn rejected(
     text: &str,
     reason: String,

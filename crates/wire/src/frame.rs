@@ -1,8 +1,8 @@
-//! One message as it was cut out of a stream of bytes, or why it is none.
+//! A frame: one message cut out of a stream of bytes, or the reason why it is invalid.
 
 use intercom_types::RequestId;
 
-/// The bytes between two ends of messages.
+/// The bytes of one message.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Frame {
     Text(String),
@@ -10,14 +10,14 @@ pub enum Frame {
         excerpt: String,
         bytes: u64,
     },
-    /// Over the limit; its id and method are scanned out where they can be found.
+    /// A message over the size limit; its id and method are extracted if possible.
     TooLong {
         excerpt: String,
         bytes: u64,
         request: Option<RequestId>,
         method: Option<String>,
     },
-    /// Bytes between two messages that are no header (`Content-Length` framing only).
+    /// Bytes between two messages that are not a header (`Content-Length` framing only).
     BadHeader {
         excerpt: String,
         bytes: u64,

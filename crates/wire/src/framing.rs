@@ -1,7 +1,7 @@
-//! Where one message ends and the next begins.
+//! Framing: the separation of a stream into messages.
 //!
-//! A bad line is an item, not an error: the stream goes on with the next one. The frames that come out do not
-//! depend on how the bytes were split into reads.
+//! An invalid line is an item, not an error: the stream continues with the next one. The frames do not depend on how
+//! the bytes were split into reads.
 
 use bytes::BytesMut;
 
@@ -27,7 +27,7 @@ impl Framer {
         Self::Lsp(LspFramer::new(max_length))
     }
 
-    /// The next whole frame, if `buf` holds one. What is consumed is taken off the front of `buf`.
+    /// Returns the next complete frame in `buf`, if any, and removes its bytes from the front.
     pub fn next(&mut self, buf: &mut BytesMut) -> Option<Frame> {
         match self {
             Self::Ndjson(lines) => lines.next(buf),
@@ -35,7 +35,7 @@ impl Framer {
         }
     }
 
-    /// The next frame after the last byte has been read: what is unfinished counts as a frame. Call until `None`.
+    /// Returns the next frame after the end of the stream: an incomplete message counts as a frame. Call until `None`.
     pub fn finish(&mut self, buf: &mut BytesMut) -> Option<Frame> {
         match self {
             Self::Ndjson(lines) => lines.finish(buf),
@@ -43,7 +43,7 @@ impl Framer {
         }
     }
 
-    /// `text` as it goes over the wire. It must not contain a line feed: JSON as `serde_json` writes it never does.
+    /// Frames `text` for sending. It must not contain a line feed: JSON from `serde_json` never does.
     pub fn wrap(&self, text: &str) -> Vec<u8> {
         match self {
             Self::Ndjson(_) => {

@@ -1,6 +1,6 @@
 //! The intercom protocol: one JSON object per message, `{"method", "id", "params"}`.
 //!
-//! Only what we act on is parsed; the rest of a message is kept as it came.
+//! Only the fields that we use are parsed; the rest of a message is kept unchanged.
 
 use std::borrow::Cow;
 
@@ -46,7 +46,7 @@ pub struct PromptForwardParams<'a> {
 pub struct ToolUpdateParams<'a> {
     pub title: Cow<'a, str>,
     pub tool: Option<Cow<'a, str>>,
-    /// The same for every message about one call.
+    /// The id of the call, the same in all messages about it.
     pub call: Option<Cow<'a, str>>,
     pub status: Option<Cow<'a, str>>,
 }
@@ -58,14 +58,14 @@ pub struct ServiceLimitParams<'a> {
     pub retry_after_seconds: Option<u64>,
 }
 
-/// One step of a heartbeat's progress; `None` where the agent sent something else.
+/// One step of a heartbeat's progress; fields are `None` if the agent sent another type.
 #[derive(Debug, PartialEq, Eq)]
 pub struct HeartbeatStep<'a> {
     pub label: Option<Cow<'a, str>>,
     pub status: Option<Cow<'a, str>>,
 }
 
-/// Why a message cannot be used.
+/// The reason why a message is invalid.
 #[derive(Debug, PartialEq, Eq)]
 pub enum InvalidIntercomMessage {
     /// Not JSON at all.
@@ -94,7 +94,7 @@ struct IntercomEnvelope<'a> {
     params: Option<&'a RawValue>,
 }
 
-/// A message together with its own text.
+/// Parses a message and returns it with its text.
 pub fn parse(text: &str) -> Result<(IntercomMessage<'_>, ParsedText<'_>), InvalidIntercomMessage> {
     let text = trim_json(text);
     message(text).map(|message| (message, ParsedText(text)))
@@ -137,7 +137,7 @@ fn message(text: &str) -> Result<IntercomMessage<'_>, InvalidIntercomMessage> {
         "turn/end" => {
             let fields = IntercomParams::new("turn/end", id.as_ref(), params)?;
             let stop_reason = optional("turn/end", "stop_reason", fields.stop_reason, id.as_ref())?;
-            // An agent may have a `turn` of its own from before we had one: only a string can be ours.
+            // Agents that predate this field may use `turn` for something else: only a string can be ours.
             let turn = fields.turn.and_then(|raw| unquote(raw.get()));
             Ok(IntercomMessage::TurnEnd { stop_reason, turn, params })
         }
@@ -148,7 +148,7 @@ fn message(text: &str) -> Result<IntercomMessage<'_>, InvalidIntercomMessage> {
     }
 }
 
-/// Every field of every method's params that we look at, still raw.
+/// All fields of all methods' params that we use, still raw.
 #[derive(Default, Deserialize)]
 struct IntercomParams<'a> {
     #[serde(borrow)]
@@ -210,7 +210,7 @@ impl<'a> IntercomParams<'a> {
     }
 }
 
-/// The fields of a method that needs some, and the params that they are in. `first` is the field that is missing where
+/// Returns the fields of a method that needs some, and its params. `first` is the field that is reported as missing if
 /// there are no params at all.
 fn required_params<'a>(
     method: &'static str,
@@ -228,7 +228,7 @@ fn status(
 ) -> Result<IntercomMessage<'_>, InvalidIntercomMessage> {
     const METHOD: &str = "status/update";
     let (fields, params) = required_params(METHOD, "message", id.as_ref(), params)?;
-    // The text itself is not needed here: it goes into the log as it came.
+    // The text itself is not needed here: it goes into the log unchanged.
     if required(METHOD, "message", fields.message, id.as_ref())?.starts_with('"') {
         Ok(IntercomMessage::StatusUpdate { params })
     } else {
@@ -248,7 +248,7 @@ fn clearance(
         description: optional(METHOD, "description", fields.description, id_ref)?,
         diff: optional(METHOD, "diff", fields.diff, id_ref)?,
         file_path: optional(METHOD, "file_path", fields.file_path, id_ref)?,
-        // An odd risk level is a claim that we do not understand, not an error: it counts as high.
+        // An unknown risk level is not an error: it counts as high.
         risk_level: fields.risk_level.map(|raw| loose_string(raw.get())),
         tool: optional(METHOD, "tool", fields.tool, id_ref)?,
         command: optional(METHOD, "command", fields.command, id_ref)?,
@@ -397,7 +397,7 @@ fn optional<'a>(
     raw.map(|raw| string(method, field, raw.get(), id)).transpose()
 }
 
-/// A string's text; anything else as it stands.
+/// Returns a string's text, and any other JSON verbatim.
 fn loose_string(raw: &str) -> Cow<'_, str> {
     unquote(raw).unwrap_or(Cow::Borrowed(raw))
 }
@@ -424,12 +424,12 @@ pub enum IntercomCommand<'a> {
     Error { code: &'static str, message: &'a str },
 }
 
-/// Checks for a method that only we send and nobody answers: an agent that sends it echoes us.
+/// Reports whether only the daemon sends this method, without an answer: an agent that sends it echoes us.
 pub fn is_daemon_method(method: &str) -> bool {
     ["prompt/send", "session/interrupt", "nudge"].contains(&method)
 }
 
-/// One message as text, without framing.
+/// Encodes one message as text, without framing.
 pub fn render(message: &IntercomCommand<'_>, id: Option<&RequestId>) -> String {
     #[derive(Serialize)]
     struct OutgoingEnvelope<'a> {
@@ -438,7 +438,7 @@ pub fn render(message: &IntercomCommand<'_>, id: Option<&RequestId>) -> String {
         #[serde(flatten)]
         message: &'a IntercomCommand<'a>,
     }
-    // `flatten` would lose a raw number's spelling inside, but the id is outside of the flattened part.
+    // `flatten` would change the spelling of raw numbers inside, but the id is outside of the flattened part.
     to_text(&OutgoingEnvelope { id, message })
 }
 

@@ -1,7 +1,7 @@
 //! JSON-RPC 2.0, one message at a time and in both directions. Batches are refused: no agent sends them, and one bad
 //! part would cost the others.
 //!
-//! Ids are scoped to whoever asked: both sides may number their requests from 0.
+//! Ids are scoped to the side that made the request: both may number their requests from 0.
 
 use std::borrow::Cow;
 
@@ -32,14 +32,15 @@ pub enum RpcMessage<'a> {
         method: Cow<'a, str>,
         params: Option<&'a RawValue>,
     },
-    /// `id` is none if the other side could not read ours.
+    /// `id` is `None` if the other side could not parse ours.
     Answer {
         id: Option<RequestId>,
         result: Result<&'a RawValue, &'a RawValue>,
     },
 }
 
-/// Why a line is no message. Such a line is never answered: it may be a banner, and whoever printed it cannot be told.
+/// The reason why a line is not a message. Such a line is never answered: it may be a banner, whose author reads no
+/// answers.
 #[derive(Debug, PartialEq, Eq, thiserror::Error)]
 pub enum InvalidRpcMessage {
     #[error("malformed JSON: {0}")]
@@ -77,12 +78,12 @@ fn present<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Option<&'de Raw
     <&RawValue>::deserialize(deserializer).map(Some)
 }
 
-/// The version field is not looked at: some agents leave it out.
+/// Parses a message. The version field is ignored: some agents omit it.
 pub fn parse(line: &str) -> Result<RpcMessage<'_>, InvalidRpcMessage> {
     parse_whole(line).map(|(message, _)| message)
 }
 
-/// A message together with its own text.
+/// Parses a message and returns it with its text.
 pub fn parse_whole(line: &str) -> Result<(RpcMessage<'_>, ParsedText<'_>), InvalidRpcMessage> {
     let line = trim_json(line);
     message(line).map(|message| (message, ParsedText(line)))
@@ -167,12 +168,12 @@ pub fn error(id: &RequestId, code: i64, message: &str, data: Option<&Json>) -> S
     to_text(&OutgoingAnswer::<()> { jsonrpc: "2.0", id, result: None, error })
 }
 
-/// The error inside of an answer, by itself.
+/// Encodes the error object of an answer.
 pub fn error_object(code: i64, message: &str) -> String {
     to_text(&ErrorObject { code, message, data: None })
 }
 
-/// The id of what is no message, if it has one: whoever sent it may wait for an answer.
+/// Finds the id of an invalid message, if it has one: its sender may wait for an answer.
 pub fn find_id(text: &str) -> Option<RequestId> {
     #[derive(Deserialize)]
     struct RpcIdField<'a> {
@@ -180,18 +181,18 @@ pub fn find_id(text: &str) -> Option<RequestId> {
         id: Option<&'a RawValue>,
     }
     let text = trim_json(text);
-    // The members of a batch are nobody's fields.
+    // The members of a batch are not fields of a message.
     let id = text.starts_with('{').then(|| serde_json::from_str::<RpcIdField<'_>>(text).ok())??.id?;
     RequestId::parse(id.get())
 }
 
-/// The answer to what could not be read, or to a request whose id could not.
+/// Encodes the answer to an unreadable message, or to a request with an unreadable id.
 pub fn error_without_id(code: i64, message: &str) -> String {
     let error = ErrorObject { code, message, data: None };
     to_text(&serde_json::json!({ "jsonrpc": "2.0", "id": null, "error": error }))
 }
 
-/// Checks whether a message declares JSON-RPC version 2.
+/// Reports whether a message declares JSON-RPC version 2.
 pub fn is_version_2(line: &str) -> bool {
     #[derive(Deserialize)]
     struct RpcVersionField<'a> {

@@ -1,7 +1,7 @@
 //! Bytes to messages and back: framing and protocols. Nothing here does I/O or keeps session state.
 //!
-//! Every byte that comes in here was chosen by somebody else. So nothing in this module may panic: no `expect`, no
-//! indexing, no slicing by bytes. The compiler's lints see to it.
+//! All input of this crate comes from other programs. So nothing in it may panic: no `expect`, no indexing, no slicing
+//! by bytes. Lints enforce this.
 
 #![deny(
     clippy::expect_used,
@@ -30,18 +30,18 @@ use serde::Serialize;
 
 use intercom_types::Json;
 
-/// How much of an unusable line is kept for people to see.
+/// The maximum length of an excerpt of an unusable line.
 const EXCERPT_CHARS: usize = 200;
 
-/// Cut by characters, never inside one; bytes that are not UTF-8 are shown as U+FFFD.
+/// Returns an excerpt, cut between characters; bytes that are not UTF-8 are shown as U+FFFD.
 pub(crate) fn excerpt(bytes: &[u8]) -> String {
-    // Four bytes is the longest character: no need to look at more than that many.
+    // A character has at most four bytes, so a longer prefix is never needed.
     let head = bytes.get(..EXCERPT_CHARS * 4).unwrap_or(bytes);
     String::from_utf8_lossy(head).chars().take(EXCERPT_CHARS).collect()
 }
 
-/// The text without the white space around it that JSON knows. Any other blank is no part of a message: a text that
-/// begins with one is malformed.
+/// Removes surrounding JSON white space. Other white space is not part of a message: a text that begins with it is
+/// malformed.
 pub(crate) fn trim_json(text: &str) -> &str {
     text.trim_matches([' ', '\t', '\n', '\r'])
 }
@@ -55,22 +55,22 @@ impl<'a> ParsedText<'a> {
         self.0
     }
 
-    /// The whole message as it came. It is not parsed again: a second parser may be of another opinion.
+    /// Returns the complete message, unchanged. It is not parsed again: a second parser might disagree.
     pub fn to_json(self) -> Json {
         Json::trusted(self.0)
     }
 }
 
-/// The JSON of a message of ours. All of its parts have one: they are our own, or a parser has accepted them. An empty
-/// object, which means nothing to anybody, stands for one that has none after all.
+/// Serializes a message of ours. This always succeeds: its parts are our own types, or a parser has accepted them. In
+/// case of a failure, the result is an empty object, which has no meaning in any protocol.
 pub(crate) fn to_text(message: &impl Serialize) -> String {
     serde_json::to_string(message).unwrap_or_else(|error| {
-        tracing::error!(%error, "a message to an agent has no JSON form");
+        tracing::error!(%error, "a message to an agent could not be serialized");
         "{}".to_owned()
     })
 }
 
-/// The text of a JSON string, borrowed where nothing in it is escaped; `None` for any other value.
+/// Returns the text of a JSON string, borrowed if nothing in it is escaped; `None` for any other value.
 pub(crate) fn unquote(raw: &str) -> Option<Cow<'_, str>> {
     let inner = raw.strip_prefix('"')?;
     if memchr::memchr(b'\\', inner.as_bytes()).is_none() {

@@ -1,4 +1,4 @@
-//! `Content-Length` framing, as language servers use it.
+//! `Content-Length` framing, as used by language servers.
 //!
 //! ```text
 //!   headers ──good──► body ──all there──► frame, headers
@@ -12,7 +12,7 @@ use super::excerpt;
 use super::frame::Frame;
 use super::scan::OverlongMessage;
 
-/// Headers longer than this are not headers.
+/// The maximum length of headers; longer ones are invalid.
 const MAX_HEADERS: usize = 4096;
 const NEEDLE: &[u8] = b"content-length:";
 
@@ -28,7 +28,7 @@ enum LspState {
     Body {
         length: usize,
     },
-    /// A body over the limit goes by.
+    /// A body over the limit is skipped.
     Skim {
         left: usize,
         overlong: OverlongMessage,
@@ -64,7 +64,7 @@ impl LspFramer {
                             }
                         }
                         Some((_, None)) | None => {
-                            // The first byte cannot begin a good header again, or we would never get on.
+                            // Skip the first byte: the same position would be invalid again, in an endless loop.
                             let first = buf.split_to(1);
                             LspState::Garbage { head: first.to_vec(), bytes: 1 }
                         }
@@ -89,7 +89,7 @@ impl LspFramer {
                 }
                 LspState::Garbage { head, bytes } => {
                     let found = find_header(buf);
-                    // Without a find, the last bytes may be the beginning of one.
+                    // Without a match, the last bytes may be the beginning of one.
                     let taken = found.unwrap_or(buf.len().saturating_sub(NEEDLE.len() - 1));
                     grow(head, &buf.split_to(taken));
                     *bytes += taken as u64;
@@ -104,7 +104,7 @@ impl LspFramer {
         if let Some(frame) = self.next(buf) {
             return Some(frame);
         }
-        // Whatever is unfinished will stay so.
+        // The stream has ended: an incomplete message stays incomplete.
         let rest = buf.split();
         match &mut self.state {
             LspState::Headers if rest.is_empty() => None,
@@ -142,7 +142,7 @@ fn grow(head: &mut Vec<u8>, more: &[u8]) {
     head.extend(more.iter().take(room));
 }
 
-/// Where the empty line after the headers ends.
+/// Returns the end of the empty line after the headers.
 fn headers_end(bytes: &[u8]) -> Option<usize> {
     memchr::memchr_iter(b'\n', bytes).find_map(|at| match bytes.get(at + 1..)? {
         [b'\n', ..] => Some(at + 2),
@@ -151,7 +151,7 @@ fn headers_end(bytes: &[u8]) -> Option<usize> {
     })
 }
 
-/// The one `Content-Length` among well-formed headers.
+/// Returns the only `Content-Length` among well-formed headers.
 fn content_length(headers: &[u8]) -> Option<usize> {
     let mut length = None;
     for line in std::str::from_utf8(headers).ok()?.lines().filter(|line| !line.is_empty()) {

@@ -1,8 +1,7 @@
-//! One message per line: `LinesCodec`, and what it leaves out.
+//! One message per line, with `LinesCodec` and the cases that it does not handle.
 //!
-//! `LinesCodec` drops an over-long line without telling what it was, and panics nobody but forgets the bytes of a
-//! line that is not UTF-8. So a line over the limit is skimmed here for its id until its line feed comes, and the
-//! codec starts afresh behind it.
+//! `LinesCodec` drops an overlong line without its content, and loses the bytes of a line that is not UTF-8. So a line
+//! over the limit is scanned here for its id until its line feed arrives, and the codec restarts after it.
 
 use bytes::{Buf, BytesMut};
 use tokio_util::codec::{Decoder, LinesCodec, LinesCodecError};
@@ -36,7 +35,7 @@ impl NdjsonFramer {
         }
         let frame = self.decode(buf, LinesCodec::decode_eof);
         if frame.is_none() {
-            buf.clear(); // a lone carriage return is no line
+            buf.clear(); // a lone carriage return is not a line
         }
         frame.or_else(|| self.overlong.take().map(OverlongMessage::finish))
     }
@@ -47,7 +46,7 @@ impl NdjsonFramer {
         decode: fn(&mut LinesCodec, &mut BytesMut) -> Result<Option<String>, LinesCodecError>,
     ) -> Option<Frame> {
         let before = buf.len();
-        // The codec consumes a line before it finds that it is not UTF-8: remember how the line began.
+        // The codec consumes a line before it detects invalid UTF-8: keep the beginning of the line.
         let mut head = [0; EXCERPT_CHARS];
         head.iter_mut().zip(buf.iter()).for_each(|(kept, byte)| *kept = *byte);
         match decode(&mut self.lines, buf) {
@@ -66,7 +65,7 @@ impl NdjsonFramer {
         }
     }
 
-    /// Take what there is of the over-long line; its frame once the line feed is there.
+    /// Consumes bytes of the overlong line; returns its frame at the line feed.
     fn skim(&mut self, buf: &mut BytesMut) -> Option<Frame> {
         let overlong = self.overlong.as_mut()?;
         if let Some(end) = memchr::memchr(b'\n', buf) {

@@ -1,13 +1,13 @@
-//! Finds `id` and `method` of a message too long to be parsed, byte by byte, keeping almost nothing.
+//! The scanner that finds `id` and `method` of a message too long to parse, byte by byte and with bounded memory.
 
 use super::frame::Frame;
 use super::{EXCERPT_CHARS, excerpt, trim_json};
 use intercom_types::RequestId;
 
-/// An id longer than this is not looked for further.
+/// The maximum length of an id or a method.
 const MAX_TOKEN: usize = 1024;
 
-/// A message over the limit while it goes by.
+/// A message over the limit while it is skipped.
 #[derive(Debug, Default)]
 pub(super) struct OverlongMessage {
     bytes: u64,
@@ -33,14 +33,14 @@ impl OverlongMessage {
     }
 }
 
-/// Skims an object's top level. Wrong JSON gives wrong or no answers, never a panic.
+/// Scans an object's top level. Invalid JSON gives wrong or no results, never a panic.
 #[derive(Debug, Default)]
 struct TopLevelScan {
     depth: u32,
     in_string: bool,
     escaped: bool,
     after_colon: bool,
-    /// The key or value at the top level that is being read; `None` while it is of no interest.
+    /// The key or value at the top level that is being collected; `None` while it is ignored.
     token: Option<Vec<u8>>,
     key: Vec<u8>,
     id: Option<RequestId>,

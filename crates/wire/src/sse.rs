@@ -1,6 +1,6 @@
-//! Server-sent events: bytes in any pieces to messages. Sans-I/O.
+//! Server-sent events: parses bytes in any pieces into messages. Sans-I/O.
 
-/// No line of a message may be longer; an agent's line may have 64 MiB, and grows a little as JSON.
+/// The maximum length of a line; an agent's line may have 64 MiB, and grows a little as JSON.
 const MAX_LINE: usize = 256 * 1024 * 1024;
 
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -69,7 +69,7 @@ impl SseParser {
                 None => self.data = Some(value.to_owned()),
             },
             "id" if !value.contains('\0') => self.id = Some(value.to_owned()),
-            _ => {} // a comment, `event`, `retry`, or a field of a later day
+            _ => {} // a comment, `event`, `retry`, or an unknown field
         }
         None
     }

@@ -1,4 +1,4 @@
-//! The daemon's end: a WebSocket, and how to get another one.
+//! The daemon's end: a WebSocket, and its replacement after a break.
 
 use std::time::Duration;
 
@@ -20,36 +20,36 @@ use crate::cli::transport::Transport;
 use intercom_daemon::remote::RemoteStream;
 
 const UPGRADE: Duration = Duration::from_secs(10);
-/// The time that a daemon may be away.
+/// The longest absence of the daemon.
 const MAX_ABSENCE: Duration = Duration::from_secs(30);
-/// Tests do not have that long. Only debug builds look.
+/// Overrides [`MAX_ABSENCE`] in tests. Only debug builds read it.
 const AWAY_VARIABLE: &str = "INTERCOM_ACP_AWAY_MS";
-/// And how long it may be before another one is started: whoever stopped it may be about to do that.
+/// The delay before another daemon is started: whoever stopped it may be about to start one.
 const RESTART_DELAY: Duration = Duration::from_secs(2);
 const FIRST_PAUSE: Duration = Duration::from_millis(50);
 const LAST_PAUSE: Duration = Duration::from_secs(1);
-/// One message of the daemon, in one frame or in many.
+/// The maximum size of a message of the daemon, in one frame or in many.
 const MAX_MESSAGE: usize = 64 << 20;
-/// Messages in the writer's hands; the ledger holds the others.
+/// The number of messages that the writer holds; [`PendingRequests`](super::pending_requests) has the others.
 const IN_HAND: usize = 1;
 
 pub(super) type DaemonSocketReader = SplitStream<WebSocketStream<Box<dyn RemoteStream>>>;
 
-/// One connection. It is written to by a task of its own, so that neither direction waits for the other.
+/// One connection. A task of its own writes to it, so that neither direction waits for the other.
 pub(super) struct DaemonSocket {
-    /// None once it cannot be written to. There may be something left to read.
+    /// `None` once it cannot be written to. There may be messages left to read.
     pub(super) sender: Option<mpsc::Sender<Message>>,
     pub(super) reader: DaemonSocketReader,
     _writer: JoinSet<()>,
 }
 
-/// Where connections come from.
+/// The settings of connections.
 #[derive(Debug)]
 pub(super) struct DaemonConnector {
     pub(super) transport: Transport,
-    /// Path and query.
+    /// The path and the query.
     pub(super) target: String,
-    /// None if no daemon is to be started.
+    /// `None` if no daemon is to be started.
     pub(super) starter: Option<DaemonStarter>,
 }
 
@@ -58,7 +58,7 @@ impl DaemonConnector {
         matches!(self.transport, Transport::Remote(_))
     }
 
-    /// The first connection: what is wrong is told at once.
+    /// Opens the first connection. It is not retried, so that a mistake is reported at once.
     pub(super) async fn open(&self) -> anyhow::Result<DaemonSocket> {
         if let Some(starter) = &self.starter {
             starter.ensure().await?;
@@ -66,7 +66,7 @@ impl DaemonConnector {
         self.connect().await
     }
 
-    /// Another connection. The error is that of the last attempt.
+    /// Opens another connection. The error is that of the last attempt.
     pub(super) async fn reopen(&self, since: Instant) -> anyhow::Result<DaemonSocket> {
         let (mut pause, until) = (FIRST_PAUSE, since + max_absence());
         loop {
@@ -104,7 +104,7 @@ impl DaemonConnector {
         let upgrade = tokio_tungstenite::client_async_with_config(request, stream, Some(config));
         let (socket, _) = timeout(UPGRADE, upgrade)
             .await
-            .map_err(|_| CliFailure::failed("the daemon did not take the connection within 10 s"))?
+            .map_err(|_| CliFailure::failed("the daemon did not accept the connection within 10 s"))?
             .map_err(upgrade_error)?;
         let (mut sink, reader) = socket.split();
         let (sender, mut messages) = mpsc::channel(IN_HAND);
@@ -112,7 +112,7 @@ impl DaemonConnector {
         writer.spawn(async move {
             while let Some(message) = messages.recv().await {
                 if sink.send(message).await.is_err() {
-                    return; // the reader finds the same, behind what was said before
+                    return; // the reader notices it too, after the messages that arrived before
                 }
             }
         });
@@ -127,7 +127,7 @@ pub(super) fn max_absence() -> Duration {
 
 fn upgrade_error(error: tungstenite::Error) -> anyhow::Error {
     let tungstenite::Error::Http(response) = error else {
-        return CliFailure::failed(format!("the daemon did not take the connection: {error}")).into();
+        return CliFailure::failed(format!("the daemon did not accept the connection: {error}")).into();
     };
     let response: Response = *response;
     let status = response.status().as_u16();

@@ -1,4 +1,4 @@
-//! The relay's own messages, and the fields that it reads of others. All else passes through unchanged.
+//! The relay's own messages, and the fields that it reads of others. Everything else passes through unchanged.
 
 use std::borrow::Cow;
 use std::collections::BTreeMap;
@@ -10,17 +10,17 @@ use serde_json::{Value, json};
 use intercom_types::{Json, PromptId, RequestId};
 use intercom_wire::jsonrpc;
 
-/// The kind of a request: it decides what the relay learns from the answer and does if the daemon goes away.
+/// The kind of a request. It decides what the relay learns from the answer, and what it does if the daemon goes away.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum ClientRequestKind {
     Initialize,
-    /// Makes a session.
+    /// Creates a session.
     New,
-    /// Attaches to a session, and may be asked again.
+    /// Attaches to a session; safe to repeat.
     Attach,
-    /// May be asked again: the daemon knows it by an id of ours.
+    /// Sends a prompt; safe to repeat, because the daemon recognises it by an id of ours.
     Prompt,
-    /// Changes nothing, and may be asked again.
+    /// Changes nothing; safe to repeat.
     Read,
     /// Leaves a session.
     Leave,
@@ -40,13 +40,13 @@ impl ClientRequestKind {
         }
     }
 
-    /// Checks whether its text may be needed a second time.
+    /// Returns true if its text may be needed a second time.
     pub(super) fn is_resendable(self) -> bool {
         matches!(self, Self::Initialize | Self::Attach | Self::Prompt | Self::Read)
     }
 }
 
-/// The fields that are read of params and results. A field that is missing or of another type is `None`.
+/// The fields that are read of params and results. A missing or invalid field is `None`.
 #[derive(Debug, Default, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub(super) struct RelayedFields {
@@ -63,8 +63,8 @@ impl RelayedFields {
     }
 }
 
-/// Which event of which session the daemon made a message of, and the message itself. Not every message has such a
-/// line before it.
+/// Splits a frame into the session and number of the event that it belongs to, and the message. Not every message has
+/// such a line before it.
 pub(super) fn split(frame: &str) -> (Option<(u64, &str)>, &str) {
     let read = || {
         let (head, text) = frame.strip_prefix('@')?.split_once('\n')?;
@@ -74,8 +74,8 @@ pub(super) fn split(frame: &str) -> (Option<(u64, &str)>, &str) {
     read().map_or((None, frame), |(place, text)| (Some(place), text))
 }
 
-/// A `session/prompt` with this id in `params._meta.intercom.prompt`; everything else stays as it came, to the byte. One
-/// without parameters has no place for it, and is no prompt, either.
+/// Returns a `session/prompt` with this id in `params._meta.intercom.prompt`; all other bytes are unchanged. A message
+/// without parameters has no place for the id, and is not a valid prompt either.
 pub(super) fn with_prompt_id(text: String, id: PromptId) -> String {
     type Members<'a> = BTreeMap<Cow<'a, str>, &'a RawValue>;
     const PATH: [&str; 4] = ["params", "_meta", "intercom", "prompt"];
@@ -104,7 +104,7 @@ pub(super) fn with_prompt_id(text: String, id: PromptId) -> String {
     text
 }
 
-/// The params of `session/resume`: as the client said them, and behind which event the updates begin.
+/// The params of `session/resume`: those of the client, and the event after which the updates begin.
 #[derive(Debug, Serialize)]
 #[serde(rename_all = "camelCase")]
 pub(super) struct RelayedResumeParams<'a> {
@@ -136,17 +136,17 @@ struct RelayMessage<'a> {
 const EMPTY: RelayMessage<'static> =
     RelayMessage { jsonrpc: "2.0", id: None, method: None, params: None, result: None, error: None };
 
-/// The same request under another id.
+/// Returns the same request under another id.
 pub(super) fn request(id: &RequestId, method: &str, params: Option<&RawValue>) -> String {
     render(&RelayMessage { id: Some(id), method: Some(method), params, ..EMPTY })
 }
 
-/// The same answer under another id.
+/// Returns the same answer under another id.
 pub(super) fn answer(id: &RequestId, result: Result<&RawValue, &RawValue>) -> String {
     render(&RelayMessage { id: Some(id), result: result.ok(), error: result.err(), ..EMPTY })
 }
 
-/// An error of our own; without an id if the message that it is about has none.
+/// Returns an error of our own; without an id if it answers a message that has none.
 pub(super) fn error(id: Option<&RequestId>, code: i64, message: &str) -> String {
     match id {
         Some(id) => jsonrpc::error(id, code, message, None),

@@ -1,7 +1,7 @@
-//! The open requests in both directions, and their fate when the daemon goes away.
+//! The open requests in both directions, and their handling when the daemon goes away.
 //!
-//! Messages in, messages out: no I/O, no clock. Every request of the client is answered exactly once, by the
-//! daemon or from here.
+//! Messages in, messages out: no I/O, no clock. Every request of the client is answered exactly once, by the daemon or
+//! from here.
 //!
 //! ```text
 //!   down ──connected──► up      down ──given up──► dead
@@ -9,9 +9,9 @@
 //!    └───────lost───────┘
 //! ```
 //!
-//! Down, whatever the client asks waits. A daemon that comes up is told who the client is, which sessions it has and
-//! where it was in each, and what it still waits for, before anything else of the client's. Dead, whatever is asked is
-//! answered with an error.
+//! While down, the client's requests wait. A daemon that comes up first receives the client's `initialize`, its
+//! sessions with the last event of each, and the requests without an answer; new requests follow. When dead, every
+//! request is answered with an error.
 
 mod open_request;
 mod restart;
@@ -31,38 +31,40 @@ use intercom_wire::jsonrpc::{
     self, INTERNAL_ERROR, INVALID_REQUEST, InvalidRpcMessage, PARSE_ERROR, RpcMessage,
 };
 
-/// Requests of the client under way. One more is answered with an error: not reading on would keep its answers from us.
+/// The maximum number of pending requests of the client. A further one is answered with an error: to stop reading would
+/// also stop its answers to the daemon's requests.
 const MAX_OPEN: usize = 1024;
-/// The same of the bytes of those that may have to be sent again.
+/// The maximum size of the pending requests that may have to be sent again.
 const MAX_OPEN_BYTES: usize = 128 << 20;
-/// Messages, and their bytes, that wait for the daemon. At the bound the client's stdin is not read.
+/// The maximum number of messages, and of their bytes, that wait for the daemon. At the limit the client's stdin is not
+/// read.
 const MAX_WAITING: usize = 64;
 const MAX_WAITING_BYTES: usize = 1 << 20;
-/// Messages, and their bytes, that wait for the client. At the bound the daemon is not read.
+/// The maximum number of messages, and of their bytes, that wait for the client. At the limit the daemon is not read.
 const MAX_UNREAD: usize = 64;
 const MAX_UNREAD_BYTES: usize = 1 << 20;
-/// And at this one stdin is not, either: only a client that sends nonsense and reads nothing gets there.
+/// At this limit stdin is not read, either: only a client that sends invalid messages and reads nothing reaches it.
 const MAX_UNREAD_AT_ALL: usize = 1024;
 
 #[derive(Debug)]
 pub(super) struct PendingRelayRequests {
     link: RelayLinkState,
-    /// In the order in which they came.
+    /// The client's requests in the order of their arrival.
     open: Vec<RelayedRequest>,
     /// The client's `initialize` parameters, once the daemon has accepted them.
     initialize: Option<Json>,
     sessions: BTreeMap<String, RelayedSession>,
-    /// Requests of the daemon that the client has not answered: our id for it, and the daemon's.
+    /// Requests of the daemon without an answer of the client: our id of each, and the daemon's.
     daemon_requests: BTreeMap<RequestId, RequestId>,
-    /// Sessions that we close ourselves, by our request. Whatever else we ask, the answer is not looked at.
+    /// Sessions that we close ourselves, by our request. Answers to our other requests are ignored.
     closing: BTreeMap<RequestId, String>,
-    /// The number of the next id that we make.
+    /// The number of the next id of ours.
     next: u64,
-    /// Goes to the daemon before anything that waits.
+    /// Messages that are sent before all waiting ones.
     priority: VecDeque<String>,
     waiting: VecDeque<QueuedForDaemon>,
     to_client: VecDeque<String>,
-    /// The client is gone, and with it go its sessions.
+    /// True if the client has left, and its sessions are closed with it.
     close_sessions: bool,
 }
 
@@ -104,7 +106,7 @@ impl PendingRelayRequests {
         }
     }
 
-    /// Checks whether there is room for more from the client.
+    /// Returns true if there is room for more from the client.
     pub(super) fn has_room_for_client(&self) -> bool {
         let bytes: usize = self.waiting.iter().map(QueuedForDaemon::bytes).sum();
         self.waiting.len() < MAX_WAITING
@@ -112,7 +114,7 @@ impl PendingRelayRequests {
             && self.to_client.len() < MAX_UNREAD_AT_ALL
     }
 
-    /// Checks whether there is room for more from the daemon.
+    /// Returns true if there is room for more from the daemon.
     pub(super) fn has_room_for_daemon(&self) -> bool {
         let bytes: usize = self.to_client.iter().map(String::len).sum();
         self.to_client.len() < MAX_UNREAD && bytes < MAX_UNREAD_BYTES
@@ -130,7 +132,8 @@ impl PendingRelayRequests {
         !self.priority.is_empty() || (self.link == RelayLinkState::Up && !self.waiting.is_empty())
     }
 
-    /// Nothing that was read is unsent, and nothing is unanswered but prompts, which are answered when they are done.
+    /// Returns true if everything that was read is sent, and only prompts are unanswered, whose answers come at the end
+    /// of their turns.
     pub(super) fn is_settled(&self) -> bool {
         let done = |open: &RelayedRequest| {
             open.kind == ClientRequestKind::Prompt && open.stage == RelayedRequestStage::Sent
@@ -151,7 +154,7 @@ impl PendingRelayRequests {
                 (request, format!("the message has {bytes} bytes, which is too long"))
             }
             Frame::BadHeader { .. } => {
-                (None, "these are no headers with one Content-Length, or not a whole message".to_owned())
+                (None, "invalid Content-Length headers, or an incomplete message".to_owned())
             }
         };
         let id = id.filter(|id| !self.is_open(id));
@@ -180,7 +183,7 @@ impl PendingRelayRequests {
                 self.enqueue(QueuedForDaemon::Notification { text, cancels });
             }
             Ok(RpcMessage::Answer { id, result }) => {
-                // One that nobody waits for any more: the daemon that asked is gone, and the next one has asked anew.
+                // An answer for a daemon that has gone is dropped. The next daemon has sent the request again.
                 let Some(theirs) = id.and_then(|id| self.daemon_requests.remove(&id)) else { return };
                 self.enqueue(QueuedForDaemon::Answer(message::answer(&theirs, result)));
             }
@@ -191,9 +194,9 @@ impl PendingRelayRequests {
         let refused = if let RelayLinkState::Dead(why) = &self.link {
             Some((INTERNAL_ERROR, why.as_str()))
         } else if self.is_open(&id) {
-            Some((INVALID_REQUEST, "another request with this id is under way"))
+            Some((INVALID_REQUEST, "another request with this id is pending"))
         } else if self.open.len() >= MAX_OPEN || self.open_bytes() >= MAX_OPEN_BYTES {
-            Some((INTERNAL_ERROR, "too many requests are under way"))
+            Some((INTERNAL_ERROR, "too many requests are pending"))
         } else {
             None
         };
@@ -227,7 +230,7 @@ impl PendingRelayRequests {
         }
     }
 
-    /// The next message for the daemon; it counts as sent from here on.
+    /// Returns the next message for the daemon; it counts as sent from here on.
     pub(super) fn next_for_daemon(&mut self) -> Option<String> {
         if let Some(text) = self.priority.pop_front() {
             return Some(text);
@@ -309,7 +312,7 @@ impl PendingRelayRequests {
         Ok(())
     }
 
-    /// The daemon does not need an answer any more. The client still gives one, and the daemon knows what to make of it.
+    /// Forwards the cancellation of a daemon's request. The client still answers it, and the daemon handles that.
     fn cancel_daemon_request(&mut self, fields: &RelayedFields) {
         let ours =
             self.daemon_requests.iter().find(|(_, theirs)| Some(*theirs) == fields.request_id.as_ref());
@@ -342,7 +345,7 @@ impl PendingRelayRequests {
         }
     }
 
-    /// The client is gone: its sessions are to be closed, also one that is only being made.
+    /// Closes the sessions of a client that has left, also a session that is still being created.
     pub(super) fn close_sessions(&mut self) {
         self.close_sessions = true;
         let attached = self.sessions.iter().filter(|(_, session)| session.attached);
@@ -359,7 +362,7 @@ impl PendingRelayRequests {
         self.open.iter().filter_map(|open| open.text.as_ref()).map(String::len).sum()
     }
 
-    /// An id that neither side has under way.
+    /// Returns an id that neither side uses in a pending request.
     fn own_id(&mut self) -> RequestId {
         loop {
             self.next += 1;
@@ -380,8 +383,8 @@ impl QueuedForDaemon {
     }
 }
 
-/// Notes that a prompt which is now sent attaches its client to the session: events of it follow, and the next daemon
-/// must be told where this one stopped. A prompt that is sent again attaches anew: a close may have come between.
+/// Records that a prompt attaches its client to the session: events of the session follow, and the next daemon must
+/// learn the last one. A prompt that is sent again attaches again, because a close may have come between.
 fn attach_prompted(open: &RelayedRequest, sessions: &mut BTreeMap<String, RelayedSession>) {
     if let (ClientRequestKind::Prompt, Some(session)) = (open.kind, &open.session) {
         sessions.entry(session.clone()).or_default().attached = true;

@@ -1,4 +1,4 @@
-//! Moves messages between the client's stdio, the ledger and the daemon, at the pace of the slowest of them.
+//! Moves messages between the client's stdio, the pending requests and the daemon, at the pace of the slowest of them.
 
 use std::future::pending;
 use std::pin::Pin;
@@ -20,13 +20,13 @@ use crate::cli::output;
 
 /// The time for answers that arrive after the client has closed its end.
 const ANSWER_GRACE: Duration = Duration::from_secs(2);
-/// The same if sessions are to be closed, which may take an agent a while.
+/// The same time if sessions are to be closed, which may take an agent a while.
 const CLOSE_GRACE: Duration = Duration::from_secs(10);
-/// The time for the daemon to say goodbye, and for the client to read the rest.
+/// The time for the daemon to close the connection, and for the client to read the rest.
 const CLOSE_TIMEOUT: Duration = Duration::from_secs(2);
-/// A connection that lasted less is taken for one more failed attempt.
+/// The minimum duration of a successful connection; a shorter one counts as one more failed attempt.
 const MIN_STABLE: Duration = Duration::from_secs(1);
-/// The interval of pings to a remote daemon. Silence until the next ping means that it is gone.
+/// The interval of pings to a remote daemon. Silence until the next ping means that the connection is lost.
 const PULSE: Duration = Duration::from_secs(30);
 
 type Connecting<'a> = Pin<Box<dyn Future<Output = anyhow::Result<DaemonSocket>> + 'a>>;
@@ -42,29 +42,29 @@ pub(super) struct Relay<'a> {
     connecting: Option<Connecting<'a>>,
     up_since: Instant,
     away_since: Option<Instant>,
-    /// It was given up, and why.
+    /// Set with the reason once the relay has given up.
     dead: Option<String>,
-    /// The client is gone.
+    /// Set once the client has left.
     closing: Option<RelayShutdown>,
-    /// And reads nothing, either.
+    /// True if the client does not read any more.
     stdout_closed: bool,
     close_sessions: bool,
-    /// Something was heard since the last time that it was asked for.
+    /// True if something was received since the last ping.
     received_since_ping: bool,
 }
 
 /// The progress of closing.
 struct RelayShutdown {
     until: Instant,
-    /// The daemon was told goodbye, and is listened to until it says the same.
+    /// True if the close was sent to the daemon, whose close is awaited.
     close_sent: bool,
 }
 
 enum RelayEvent {
     Read(Option<Vec<u8>>),
-    /// There is room on stdout, or nobody there.
+    /// True if there is room on stdout, false if it is closed.
     Writable(bool),
-    /// The same of the daemon.
+    /// The same for the connection to the daemon.
     Sendable(bool),
     Received(Option<tungstenite::Result<Message>>),
     Connected(anyhow::Result<DaemonSocket>),
@@ -74,7 +74,7 @@ enum RelayEvent {
 }
 
 impl<'a> Relay<'a> {
-    /// From the first connection on.
+    /// Returns the relay with its first connection.
     pub(super) fn new(door: &'a DaemonConnector, link: DaemonSocket, close_sessions: bool) -> Self {
         let (output, written) = stdio::write();
         let mut ledger = PendingRelayRequests::new();
@@ -98,7 +98,7 @@ impl<'a> Relay<'a> {
         }
     }
 
-    /// Until the client is gone and everything is said.
+    /// Runs until the client has left and everything is delivered.
     pub(super) async fn run(mut self) -> anyhow::Result<()> {
         let (mut interrupt, mut terminate) =
             (signal(SignalKind::interrupt())?, signal(SignalKind::terminate())?);
@@ -162,7 +162,7 @@ impl<'a> Relay<'a> {
             RelayEvent::Read(chunk) => self.inbox.feed(chunk),
             RelayEvent::Writable(true) => {
                 if let Some(text) = self.ledger.next_for_client() {
-                    self.output.try_send(self.inbox.wrap(&text)).ok(); // there was room a moment ago, and we alone send
+                    self.output.try_send(self.inbox.wrap(&text)).ok(); // there was room, and only we send
                 }
             }
             RelayEvent::Sendable(true) => {
@@ -174,10 +174,10 @@ impl<'a> Relay<'a> {
             }
             RelayEvent::Sendable(false) => {
                 if let Some(link) = &mut self.link {
-                    link.sender = None; // the reader tells when it is over
+                    link.sender = None; // the reader notices the end
                 }
             }
-            // Nobody reads our stdout: the client is gone.
+            // stdout is closed: the client has left.
             RelayEvent::Writable(false) => {
                 self.stdout_closed = true;
                 self.close();
@@ -185,15 +185,14 @@ impl<'a> Relay<'a> {
             RelayEvent::Received(Some(Ok(message))) => self.handle_daemon_message(message),
             RelayEvent::Received(Some(Err(_)) | None) => self.connection_lost(),
             RelayEvent::Connected(Ok(link)) => {
-                output::print_note("connected to the daemon again");
+                output::print_note("reconnected to the daemon");
                 (self.link, self.connecting) = (Some(link), None);
                 (self.up_since, self.received_since_ping) = (Instant::now(), true);
                 self.ledger.connected();
             }
             RelayEvent::Connected(Err(error)) => {
                 let away = daemon_socket::max_absence().as_secs();
-                let why =
-                    format!("the daemon went away, and there was none again within {away} s: {error:#}");
+                let why = format!("the daemon went away, and did not come back within {away} s: {error:#}");
                 output::print_note(&why);
                 self.connecting = None;
                 self.ledger.give_up(&why);
@@ -210,7 +209,7 @@ impl<'a> Relay<'a> {
         if let Message::Text(text) = message
             && let Err(bad) = self.ledger.daemon(text.as_str())
         {
-            output::print_note(&format!("the daemon sent what is no message: {bad}"));
+            output::print_note(&format!("the daemon sent an invalid message: {bad}"));
         }
     }
 
@@ -221,28 +220,28 @@ impl<'a> Relay<'a> {
         }
         let lasted = self.up_since.elapsed() >= MIN_STABLE;
         self.ledger.lost(lasted);
-        output::print_note("the daemon has closed the connection; trying to reach it again");
-        // One that hangs up as soon as it hears us does not get more time with every attempt.
+        output::print_note("the daemon has closed the connection; reconnecting");
+        // A daemon that closes the connection on our first message must not extend the time limit with every attempt.
         let since = self.away_since.filter(|_| !lasted).unwrap_or_else(Instant::now);
         self.away_since = Some(since);
         self.connecting = Some(Box::pin(self.door.reopen(since)));
     }
 
-    /// Only elsewhere: a socket of this machine does not go quiet.
+    /// Sends pings to a remote daemon only: a local socket does not go silent.
     fn pulse(&mut self) {
         let Some(link) = self.link.as_ref().filter(|_| self.door.is_elsewhere()) else { return };
         if !self.ledger.has_room_for_daemon() {
-            return; // we did not listen
+            return; // we did not read meanwhile, so silence proves nothing
         }
         if !std::mem::take(&mut self.received_since_ping) {
             return self.connection_lost();
         }
         if let Some(sender) = &link.sender {
-            sender.try_send(Message::Ping(Vec::new().into())).ok(); // if it is busy, there is an answer to come
+            sender.try_send(Message::Ping(Vec::new().into())).ok(); // a full queue brings answers anyway
         }
     }
 
-    /// The client is gone: what it asked for before is still done.
+    /// Handles the client's departure: its earlier requests are still carried out.
     fn close(&mut self) {
         if self.closing.is_some() {
             return;
@@ -251,14 +250,14 @@ impl<'a> Relay<'a> {
         self.closing = Some(RelayShutdown { until: Instant::now() + patience, close_sent: false });
         self.input.close();
         while let Ok(chunk) = self.input.try_recv() {
-            self.inbox.feed(Some(chunk)); // it was read
+            self.inbox.feed(Some(chunk)); // the bytes were read and must be handled
         }
         if self.close_sessions {
             self.ledger.close_sessions();
         }
     }
 
-    /// The client is gone, and there is nothing left but to say goodbye.
+    /// Returns true if the client has left and only the close is missing.
     fn is_ready_to_close(&self) -> bool {
         self.closing.as_ref().is_some_and(|closing| !closing.close_sent || self.link.is_none())
             && self.ledger.is_settled()
@@ -280,15 +279,15 @@ impl<'a> Relay<'a> {
                 }
             }
             drop(output);
-            written.await.ok(); // nobody reads it
+            written.await.ok(); // stdout is closed
         };
         if !deaf {
-            timeout(CLOSE_TIMEOUT, rest).await.ok(); // who does not read is not waited for
+            timeout(CLOSE_TIMEOUT, rest).await.ok(); // a client that does not read is not waited for
         }
         match dead {
             Some(why) => Err(CliFailure::failed(why).into()),
             None if untold => {
-                Err(CliFailure::failed("the daemon is away, and was not told everything").into())
+                Err(CliFailure::failed("the daemon is away, and not every message was delivered").into())
             }
             None => Ok(()),
         }

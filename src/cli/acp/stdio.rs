@@ -1,7 +1,7 @@
 //! The client's end: stdin in chunks, stdout message by message, both framings.
 //!
-//! Each has a thread of its own, not a task: a read that never ends must not keep the process from ending, nor a
-//! client that does not read its stdout.
+//! Each direction has a thread of its own, not a task: neither a read that never ends nor a client that does not read
+//! must keep the process from ending.
 
 use std::io::{Read, Write};
 use std::thread;
@@ -12,19 +12,19 @@ use tokio::sync::{mpsc, oneshot};
 use intercom_wire::frame::Frame;
 use intercom_wire::framing::Framer;
 
-/// One message of the client. Pictures are in there.
+/// The maximum size of a message of the client, which may contain images.
 const MAX_MESSAGE: usize = 32 << 20;
 const CHUNK: usize = 64 << 10;
-/// Chunks that were read and not looked at; then stdin is not read.
+/// The maximum number of unhandled chunks; at the limit stdin is not read.
 const CHUNKS: usize = 1;
-/// Messages that are being written; the ledger holds the others.
+/// The maximum number of messages in the writer; the pending requests have the others.
 const MESSAGES: usize = 4;
 const HEADER: &[u8] = b"content-";
 
 /// The client's input, cut into messages.
 #[derive(Debug, Default)]
 pub(super) struct StdinFrames {
-    /// Known with the first bytes.
+    /// `None` until the first bytes arrive.
     framer: Option<Framer>,
     buf: BytesMut,
     pub(super) ended: bool,
@@ -46,17 +46,17 @@ impl StdinFrames {
         if self.ended { framer.finish(&mut self.buf) } else { framer.next(&mut self.buf) }
     }
 
-    /// Frames a message the way the client frames its own; by lines until that is known.
+    /// Frames a message in the client's own framing; by lines until that is known.
     pub(super) fn wrap(&self, text: &str) -> Vec<u8> {
         match &self.framer {
             Some(framer @ Framer::Lsp(_)) => framer.wrap(text),
-            // Between the parts of a message a line feed means nothing, and inside of a string there is none.
+            // A line feed between the tokens of a message is white space, and a string contains none.
             _ => format!("{}\n", text.replace(['\r', '\n'], " ")).into_bytes(),
         }
     }
 }
 
-/// None as long as there is too little to tell.
+/// Detects the framing; `None` while there are too few bytes to tell.
 fn framing(bytes: &[u8], ended: bool) -> Option<Framer> {
     let text = bytes.trim_ascii_start();
     let head = &text[..text.len().min(HEADER.len())];
@@ -68,7 +68,7 @@ fn framing(bytes: &[u8], ended: bool) -> Option<Framer> {
     }
 }
 
-/// stdin, until it ends or nobody wants any more of it.
+/// Reads stdin until it ends or the receiver is dropped.
 pub(super) fn read() -> mpsc::Receiver<Vec<u8>> {
     let (sender, receiver) = mpsc::channel(CHUNKS);
     thread::spawn(move || {
@@ -82,14 +82,14 @@ pub(super) fn read() -> mpsc::Receiver<Vec<u8>> {
                     }
                 }
                 Err(error) if error.kind() == std::io::ErrorKind::Interrupted => {}
-                Ok(_) | Err(_) => return, // either way there is no more of it
+                Ok(_) | Err(_) => return, // either way this is the end of stdin
             }
         }
     });
     receiver
 }
 
-/// stdout, flushed after every message. The second half tells when all is written, or nobody reads it.
+/// Writes stdout, flushed after every message. The second half resolves when all is written, or when stdout is closed.
 pub(super) fn write() -> (mpsc::Sender<Vec<u8>>, oneshot::Receiver<()>) {
     let (sender, mut receiver) = mpsc::channel::<Vec<u8>>(MESSAGES);
     let (done, over) = oneshot::channel();
@@ -100,7 +100,7 @@ pub(super) fn write() -> (mpsc::Sender<Vec<u8>>, oneshot::Receiver<()>) {
                 break;
             }
         }
-        done.send(()).ok(); // nobody may wait
+        done.send(()).ok(); // perhaps nobody waits
     });
     (sender, over)
 }

@@ -1,4 +1,4 @@
-//! `intercom agents add`: an entry of the ACP registry becomes a profile.
+//! `intercom agents add`: turns an entry of the ACP registry into a profile.
 
 use std::io::Read as _;
 use std::path::{Path, PathBuf};
@@ -15,7 +15,7 @@ use intercom_daemon::config::{AgentProfile, FETCHED_WITHIN_SECONDS, Protocol, ca
 use intercom_daemon::remote::RemoteUrl;
 use intercom_types::text::clean;
 
-/// The whole registry has less than a tenth of it.
+/// The maximum size of an entry; the whole registry has less than a tenth of it.
 const LARGEST: u64 = 16 * 1024 * 1024;
 
 /// Add an agent to the configuration file from an entry of the ACP registry; needs no daemon
@@ -32,13 +32,13 @@ pub(super) struct AddAgentArgs {
     /// The `agent.json`, or a whole `registry.json`; `-` reads it from stdin
     #[arg(value_name = "FILE|-")]
     file: PathBuf,
-    /// Which agent of a whole registry
+    /// The agent's id, if the file is a whole registry
     #[arg(long)]
     id: Option<String>,
-    /// What you want to call it [default: its id]
+    /// The name of the profile [default: the agent's id]
     #[arg(long)]
     name: Option<String>,
-    /// The archive of an agent that is a program for this machine
+    /// The downloaded archive, if the agent is a program for this machine
     #[arg(long, value_name = "FILE")]
     archive: Option<PathBuf>,
     /// The checksum of the archive, if the entry has none
@@ -71,7 +71,8 @@ pub(super) fn run(args: &AddAgentArgs, cx: &CliContext) -> anyhow::Result<()> {
             profile.startup_timeout_seconds = Some(FETCHED_WITHIN_SECONDS);
         }
         InstallRecipe::Unpacked(target) => {
-            config_file::check(&name, &AgentProfile { command: "x".to_owned(), ..profile.clone() })?; // it names a directory
+            // The name becomes a directory, so it is checked before anything is unpacked.
+            config_file::check(&name, &AgentProfile { command: "x".to_owned(), ..profile.clone() })?;
             let (archive, found) = local_archive(&target, args, &name, cx)?;
             let command = found.command().into_os_string().into_string();
             profile.command = command.ok().context("the path of the state directory is not UTF-8")?;
@@ -99,10 +100,10 @@ fn report_added(name: &str, profile: &AgentProfile, added: bool, cx: &CliContext
     }
     let Some(file) = file else { return output::print(&clean_lines(&table)) };
     if catalog_agent(name).is_some() {
-        output::print_note(&format!("`{name}` takes the place of the agent of that name that is built in"));
+        output::print_note(&format!("`{name}` replaces the built-in agent of that name"));
     }
     output::print(&format!("added `{name}` to {}", clean(&file.display().to_string())))?;
-    output::print_note("a daemon that runs takes it up with `intercom reload`");
+    output::print_note("`intercom reload` makes a running daemon use it");
     Ok(())
 }
 
@@ -124,7 +125,7 @@ fn read(file: &Path) -> anyhow::Result<String> {
     Ok(text)
 }
 
-/// The archive on this machine, and what is to be made of it.
+/// Returns the archive on this machine, and the recipe for it.
 fn local_archive(
     target: &PlatformArchive,
     args: &AddAgentArgs,
@@ -141,7 +142,7 @@ fn local_archive(
         }
         (Some(sha256), _) | (None, Some(sha256)) => sha256,
         (None, None) => {
-            let hint = "take it from whom you trust, and give it with --sha256";
+            let hint = "get it from a source that you trust, and pass it with --sha256";
             return Err(CliFailure::failed("the entry has no checksum of the archive").hint(hint).into());
         }
     };

@@ -1,4 +1,4 @@
-//! Adding one profile to the configuration file, and changing nothing else of it.
+//! Adding one profile to the configuration file; the rest of the file stays unchanged.
 
 use std::fmt::Write as _;
 use std::io::{ErrorKind, Write as _};
@@ -9,7 +9,7 @@ use anyhow::{Context as _, bail};
 
 use intercom_daemon::config::{self, AgentProfile, Config};
 
-/// The table of a profile, as a person would write it.
+/// Returns the table of a profile, formatted as a person would write it.
 pub(super) fn table(name: &str, profile: &AgentProfile) -> String {
     let quoted = |text: &str| toml::Value::from(text).to_string();
     let list = |words: &[String]| toml::Value::from(words.to_vec()).to_string();
@@ -22,7 +22,7 @@ pub(super) fn table(name: &str, profile: &AgentProfile) -> String {
     if !profile.args.is_empty() {
         key("args", list(&profile.args));
     }
-    key("protocol", quoted(profile.protocol.as_str()));
+    key("protocol", quoted(&profile.protocol.to_string()));
     if !profile.pass_env.is_empty() {
         key("pass_env", list(&profile.pass_env));
     }
@@ -44,9 +44,9 @@ pub(super) struct ConfigFileEdit {
 }
 
 impl ConfigFileEdit {
-    /// Nothing is written yet. The file as it will be must be sound, with exactly this profile more than before.
+    /// Prepares the change without writing it. The new file must be valid and differ by exactly this profile.
     pub(super) fn adding(file: &Path, name: &str, profile: &AgentProfile) -> anyhow::Result<Self> {
-        // A link stays a link.
+        // The link itself must not be replaced by a file.
         let target = file.canonicalize().unwrap_or_else(|_| file.to_owned());
         let old = match std::fs::read_to_string(&target) {
             Ok(text) => Some(text),
@@ -56,21 +56,21 @@ impl ConfigFileEdit {
         let text = old.as_deref().unwrap_or_default();
         let before = config::parse(text, file)?;
         if before.agents.contains_key(name) {
-            bail!("{} has an agent `{name}` already", file.display());
+            bail!("{} already has an agent `{name}`", file.display());
         }
         let line_end = if text.is_empty() || text.ends_with('\n') { "" } else { "\n" };
         let gap = if text.is_empty() { "" } else { "\n" };
         let new = format!("{text}{line_end}{gap}{}", table(name, profile));
         let mut after =
-            config::parse(&new, file).context("with this agent the configuration would be wrong")?;
+            config::parse(&new, file).context("with this agent the configuration would be invalid")?;
         let added = after.agents.remove(name);
         if added.as_ref() != Some(profile) || after != before {
-            bail!("{} is written in a way that it cannot be added to; use --print", file.display());
+            bail!("{} cannot be extended automatically; use --print", file.display());
         }
         Ok(Self { file: target, old, new })
     }
 
-    /// All or nothing, and not over what somebody else has written meanwhile.
+    /// Writes the file atomically, and not if somebody else has changed it meanwhile.
     pub(super) fn write(&self) -> anyhow::Result<()> {
         let shown = self.file.display();
         let dir = self.file.parent().with_context(|| format!("{shown} is not a file"))?;
@@ -97,7 +97,7 @@ impl ConfigFileEdit {
     }
 }
 
-/// Validates a profile by itself: for those that are only shown.
+/// Validates a profile by itself, for profiles that are only printed.
 pub(super) fn check(name: &str, profile: &AgentProfile) -> anyhow::Result<()> {
     let Config { agents, .. } = config::parse(&table(name, profile), Path::new("the new profile"))?;
     if agents.get(name) != Some(profile) {
@@ -161,13 +161,13 @@ mod tests {
             assert_eq!(std::fs::read_to_string(&file).unwrap(), old);
             format!("{error:#}")
         };
-        assert!(refused("[agents.new]\ncommand = 'x'\n", "new").ends_with("has an agent `new` already"));
-        assert!(refused("agents.new.command = 'x'\n", "new").ends_with("has an agent `new` already"));
+        assert!(refused("[agents.new]\ncommand = 'x'\n", "new").ends_with("already has an agent `new`"));
+        assert!(refused("agents.new.command = 'x'\n", "new").ends_with("already has an agent `new`"));
         assert!(refused("oops", "new").contains("config.toml:1: "));
         assert!(refused("", "demo").contains("`demo` is built in and reserved"));
         assert!(
             refused("agents = { a = { command = 'x' } }\n", "new")
-                .contains("the configuration would be wrong")
+                .contains("the configuration would be invalid")
         );
     }
 

@@ -1,8 +1,8 @@
-//! Unpacking an agent's archive into the state directory. Nothing is unpacked before its checksum is right, and nothing
-//! that leaves its directory is kept. The system's own `tar` and `unzip` do the work.
+//! Unpacking of an agent's archive into the state directory. Nothing is unpacked before its checksum is verified, and
+//! files outside of its directory are rejected. The system's `tar` and `unzip` do the work.
 //!
 //! ```text
-//! archive ─► copy and hash ─► list, look at the names ─► unpack ─► look at the files ─► rename into place
+//! archive ─► copy and hash ─► list, check the names ─► unpack ─► check the files ─► rename into place
 //! ```
 
 use std::collections::HashMap;
@@ -16,7 +16,7 @@ use std::process::{Command, Stdio};
 use anyhow::{Context as _, bail};
 use ring::digest::{Context as Digest, SHA256};
 
-/// Below the state directory.
+/// The directory for programs, below the state directory.
 const PROGRAMS: &str = "programs";
 
 /// A package to install.
@@ -24,7 +24,7 @@ const PROGRAMS: &str = "programs";
 pub(super) struct ArchivePackage {
     dir: PathBuf,
     kind: ArchiveKind,
-    /// Relative to what is unpacked.
+    /// The program's path, relative to the unpacked archive.
     cmd: PathBuf,
     sha256: String,
 }
@@ -33,12 +33,13 @@ pub(super) struct ArchivePackage {
 enum ArchiveKind {
     Tar(&'static str),
     Zip,
-    /// The program itself.
+    /// Not an archive, but the program itself.
     Plain,
 }
 
 impl ArchivePackage {
-    /// Where it will be depends on what it is: another archive goes to another place. `archive` is its name or URL.
+    /// Returns the package. Its place depends on its content, so another archive goes to another place. `archive` is
+    /// its name or URL.
     pub(super) fn new(
         state: &Path,
         name: &str,
@@ -54,7 +55,7 @@ impl ArchivePackage {
         Ok(Self { dir, kind: ArchiveKind::of(archive)?, cmd: relative_path(cmd)?, sha256 })
     }
 
-    /// Where its program is, once it is installed.
+    /// Returns the path of its program, once it is installed.
     pub(super) fn command(&self) -> PathBuf {
         match self.kind {
             ArchiveKind::Plain => self.dir.join(self.cmd.file_name().unwrap_or_default()),
@@ -77,7 +78,7 @@ impl ArchivePackage {
             bail!("{} has the checksum {found}, not {}", archive.display(), self.sha256);
         }
         if self.command().is_file() {
-            return Ok(()); // it was installed before
+            return Ok(()); // it is installed already
         }
         let content = staging.0.join("content");
         std::fs::create_dir(&content)?;
@@ -88,11 +89,15 @@ impl ArchivePackage {
             .metadata()
             .ok()
             .filter(std::fs::Metadata::is_file)
-            .with_context(|| format!("there is no {} in the archive", self.cmd.display()))?;
+            .with_context(|| format!("the archive has no {}", self.cmd.display()))?;
         let mode = meta.permissions().mode() | 0o700;
         std::fs::set_permissions(&command, std::fs::Permissions::from_mode(mode))?;
-        std::fs::rename(&content, &self.dir)
-            .with_context(|| format!("{} cannot be put in place; is it half there?", self.dir.display()))
+        std::fs::rename(&content, &self.dir).with_context(|| {
+            format!(
+                "{} cannot be put in place; remove what is there, if it is incomplete",
+                self.dir.display()
+            )
+        })
     }
 
     fn unpack(&self, archive: &Path, content: &Path) -> anyhow::Result<()> {
@@ -132,14 +137,14 @@ impl ArchiveKind {
         } else if ends(&[".zip"]) {
             Ok(Self::Zip)
         } else if ends(&[".dmg", ".pkg", ".deb", ".rpm", ".msi", ".appimage", ".xz", ".zst", ".7z", ".tar"]) {
-            bail!("archives such as {archive:?} are not unpacked; .tar.gz, .tar.bz2 and .zip are")
+            bail!("{archive:?} is not a supported archive; use .tar.gz, .tar.bz2 or .zip")
         } else {
             Ok(Self::Plain)
         }
     }
 }
 
-/// A relative path that goes down only.
+/// Returns a relative path without `..`.
 fn relative_path(path: &str) -> anyhow::Result<PathBuf> {
     let parts = Path::new(path).components().filter(|part| *part != Component::CurDir);
     let mut sound = PathBuf::new();
@@ -153,7 +158,8 @@ fn relative_path(path: &str) -> anyhow::Result<PathBuf> {
     Ok(sound)
 }
 
-/// The names in a listing. The tools do not write outside either; this says so before anything is written.
+/// Checks the names in a listing. The tools do not write outside of the directory, either; this check fails before
+/// anything is written.
 fn check_listing(listing: &str) -> anyhow::Result<()> {
     for name in listing.lines().filter(|name| !matches!(*name, "" | "./" | ".")) {
         relative_path(name).context("the archive is not unpacked")?;
@@ -161,7 +167,7 @@ fn check_listing(listing: &str) -> anyhow::Result<()> {
     Ok(())
 }
 
-/// Checks the unpacked files: regular files, directories, links that stay inside; nothing setuid or setgid.
+/// Checks the unpacked files: only regular files, directories and links that stay inside; nothing setuid or setgid.
 fn check_unpacked(root: &Path) -> anyhow::Result<()> {
     let root = root.canonicalize()?;
     let mut links: HashMap<u64, (u64, u64)> = HashMap::new();
@@ -179,7 +185,7 @@ fn check_unpacked(root: &Path) -> anyhow::Result<()> {
             } else if kind.is_dir() {
                 dirs.push(path);
             } else if !kind.is_file() || meta.mode() & 0o6000 != 0 {
-                bail!("{shown} in the archive is no plain file");
+                bail!("{shown} in the archive is not a regular file");
             } else {
                 links.entry(meta.ino()).or_insert((meta.nlink(), 0)).1 += 1;
             }
@@ -191,7 +197,7 @@ fn check_unpacked(root: &Path) -> anyhow::Result<()> {
     Ok(())
 }
 
-/// Runs a tool and returns its output, if it succeeds.
+/// Runs a tool and returns its output if it succeeds.
 fn tool(program: &str, args: &[&OsStr]) -> anyhow::Result<String> {
     let path = std::env::var_os("PATH").unwrap_or_default();
     let mut command = Command::new(program);
@@ -204,7 +210,7 @@ fn tool(program: &str, args: &[&OsStr]) -> anyhow::Result<String> {
     Ok(String::from_utf8_lossy(&ran.stdout).into_owned())
 }
 
-/// The copy is what was hashed, whatever becomes of the original.
+/// Copies and hashes in one pass, so that a change of the original cannot separate the two.
 fn copy_and_hash(from: &Path, to: &Path) -> std::io::Result<String> {
     let (mut from, mut to) = (File::open(from)?, File::create_new(to)?);
     let mut digest = Digest::new(&SHA256);
@@ -229,14 +235,14 @@ fn hex(bytes: &[u8]) -> String {
         .collect()
 }
 
-/// A directory that goes away with this.
+/// A directory that is removed when this is dropped.
 struct StagingDir(PathBuf);
 
 impl StagingDir {
     fn new(parent: &Path) -> anyhow::Result<Self> {
         let dir = parent.join(format!(".new-{}", std::process::id()));
         if dir.exists() {
-            std::fs::remove_dir_all(&dir)?; // of a process that had our id and was killed
+            std::fs::remove_dir_all(&dir)?; // left by a killed process with our id
         }
         DirBuilder::new()
             .mode(0o700)
@@ -248,7 +254,7 @@ impl StagingDir {
 
 impl Drop for StagingDir {
     fn drop(&mut self) {
-        std::fs::remove_dir_all(&self.0).ok(); // what is left is hidden and removed the next time
+        std::fs::remove_dir_all(&self.0).ok(); // the rest is hidden, and removed the next time
     }
 }
 
@@ -330,7 +336,7 @@ mod tests {
             nix::unistd::mkfifo(&dir.join("in/pipe"), nix::sys::stat::Mode::S_IRWXU).unwrap();
             vec!["in".to_owned()]
         });
-        assert!(error.contains("is no plain file"), "{error}");
+        assert!(error.contains("is not a regular file"), "{error}");
     }
 
     #[test]

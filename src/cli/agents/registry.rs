@@ -1,12 +1,12 @@
-//! An entry of the ACP registry: an `agent.json`, or one of the agents in a whole `registry.json`. What it says is
-//! taken for what it is, a file from somewhere: versions are pinned, and nothing in it names a place of this machine.
+//! An entry of the ACP registry: an `agent.json`, or one of the agents in a whole `registry.json`. The file is
+//! untrusted: versions must be pinned, and nothing in it may name a place on this machine.
 
 use std::collections::BTreeMap;
 
 use anyhow::{Context as _, bail};
 use serde::Deserialize;
 
-/// The fields of an entry that we use. The format grows; the rest is left alone.
+/// The fields of an entry that we use. The format grows; other fields are ignored.
 #[derive(Debug, Deserialize)]
 pub(super) struct RegistryEntry {
     pub(super) id: String,
@@ -27,7 +27,7 @@ struct RegistryDistribution {
 struct RegistryPackage {
     #[serde(rename = "package")]
     spec: String,
-    /// Where the package has another program than the one of its own name.
+    /// The program, if the package's program does not have the package's name.
     cmd: Option<String>,
     #[serde(default)]
     args: Vec<String>,
@@ -40,7 +40,7 @@ struct RegistryPackage {
 pub(super) struct PlatformArchive {
     pub(super) archive: String,
     pub(super) sha256: Option<String>,
-    /// Relative to what is in the archive.
+    /// The program's path, relative to the archive.
     pub(super) cmd: String,
     #[serde(default)]
     pub(super) args: Vec<String>,
@@ -51,7 +51,7 @@ pub(super) struct PlatformArchive {
 /// The way an agent is installed on this machine.
 #[derive(Debug)]
 pub(super) enum InstallRecipe {
-    /// Somebody else fetches it when it is started.
+    /// A package that a fetcher downloads when the agent starts.
     Fetched {
         command: &'static str,
         args: Vec<String>,
@@ -61,7 +61,7 @@ pub(super) enum InstallRecipe {
 }
 
 impl RegistryEntry {
-    /// `id` chooses from a whole registry, and is checked against a single entry.
+    /// Parses an entry. `id` chooses from a whole registry, and is checked against a single entry.
     pub(super) fn parse(text: &str, id: Option<&str>) -> anyhow::Result<Self> {
         #[derive(Deserialize)]
         #[serde(untagged)]
@@ -72,7 +72,7 @@ impl RegistryEntry {
         let value = match serde_json::from_str(text).context("it is not JSON")? {
             RegistryFile::Entry(value) => value,
             RegistryFile::Registry { agents } => {
-                let Some(id) = id else { bail!("it has {} agents; say which with --id", agents.len()) };
+                let Some(id) = id else { bail!("it has {} agents; choose one with --id", agents.len()) };
                 let found = agents.into_iter().find(|agent| agent["id"] == id);
                 found.with_context(|| format!("it has no agent {id:?}"))?
             }
@@ -90,7 +90,7 @@ impl RegistryEntry {
         Ok(entry)
     }
 
-    /// Chooses the recipe: fetched packages before archives, unless somebody has brought the archive.
+    /// Chooses the recipe: fetched packages before archives, unless an archive is given.
     pub(super) fn recipe(&self, platform: &str, archive_given: bool) -> anyhow::Result<InstallRecipe> {
         let RegistryDistribution { npx, uvx, binary } = &self.distribution;
         match (npx, uvx, binary.get(platform)) {
@@ -126,7 +126,7 @@ impl RegistryPackage {
     }
 }
 
-/// This machine, as the registry names it.
+/// Returns this machine's platform in the registry's words.
 pub(super) fn platform() -> String {
     let os = if std::env::consts::OS == "macos" { "darwin" } else { std::env::consts::OS };
     format!("{os}-{}", std::env::consts::ARCH)
@@ -137,7 +137,7 @@ fn is_id(id: &str) -> bool {
     id.len() <= 64 && id.starts_with(|c: char| c.is_ascii_lowercase()) && id.bytes().all(rest)
 }
 
-/// Exactly one version: no range, no tag.
+/// Returns true for exactly one version: no range, no tag.
 fn is_version(version: &str) -> bool {
     let mut numbers = version.splitn(3, '.');
     let number = |part: Option<&str>| {
@@ -150,13 +150,13 @@ fn is_version(version: &str) -> bool {
     number(numbers.next()) && number(numbers.next()) && last(numbers.next())
 }
 
-/// A name as registries of packages have them; never an option, a path, a URL or a repository.
+/// Returns true for a name of a package registry; options, paths, URLs and repositories are refused.
 fn is_package_name(name: &str) -> bool {
     let rest = |c: char| c.is_ascii_alphanumeric() || matches!(c, '-' | '_' | '.');
     name.starts_with(|c: char| c.is_ascii_alphanumeric()) && name.chars().all(rest)
 }
 
-/// `name@1.2.3` or `@scope/name@1.2.3`.
+/// Parses `name@1.2.3` or `@scope/name@1.2.3`.
 fn npm_package(package: &str, version: &str) -> anyhow::Result<String> {
     let (name, pinned) = match package.rsplit_once('@') {
         Some((name, pinned)) if !name.is_empty() => (name, pinned),
@@ -174,7 +174,7 @@ fn npm_package(package: &str, version: &str) -> anyhow::Result<String> {
     bail!("its npm package {package:?} is not a name with one version, such as @scope/name@1.2.3")
 }
 
-/// `name==1.2.3`, `name[extra]==1.2.3` or `name@1.2.3`.
+/// Parses `name==1.2.3`, `name[extra]==1.2.3` or `name@1.2.3`.
 fn python_package(package: &str, version: &str) -> anyhow::Result<String> {
     let (whole, pinned) =
         package.split_once("==").or_else(|| package.split_once('@')).unwrap_or((package, version));
@@ -295,7 +295,7 @@ mod tests {
         let text = json!({"version": "1.0.0", "agents": [agent("a"), agent("b")]}).to_string();
         assert_eq!(RegistryEntry::parse(&text, Some("b")).unwrap().id, "b");
         let error = |id| RegistryEntry::parse(&text, id).unwrap_err().to_string();
-        assert_eq!(error(None), "it has 2 agents; say which with --id");
+        assert_eq!(error(None), "it has 2 agents; choose one with --id");
         assert_eq!(error(Some("c")), "it has no agent \"c\"");
         let single = agent("a").to_string();
         assert_eq!(

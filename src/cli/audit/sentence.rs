@@ -7,10 +7,10 @@ use crate::cli::time::date_time_zone;
 use intercom_types::EventKind;
 use intercom_types::text::{clean, cut, short};
 
-/// A command or a reason beyond this is in `--json`.
+/// The maximum length of a command or a reason; `--json` has all of it.
 const LONGEST: usize = 200;
 
-/// `None` if the action says it all.
+/// Returns the details in words; `None` if the action has none.
 pub(super) fn about(action: &str, data: &Value) -> Option<String> {
     let data = AuditRowDetails(data);
     let parts = match EventKind::parse(action) {
@@ -40,7 +40,7 @@ pub(super) fn about(action: &str, data: &Value) -> Option<String> {
     (!parts.is_empty()).then(|| parts.join(", "))
 }
 
-/// Actions that are no events of a session.
+/// Returns the details of actions that are not events of a session.
 fn about_daemon(action: &str, data: &AuditRowDetails) -> Vec<Option<String>> {
     match action {
         "session.deleted" => data.session(),
@@ -83,7 +83,7 @@ impl AuditRowDetails<'_> {
         vec![agent, self.part("in ", "workspace"), self.get("preset")]
     }
 
-    /// The command or the files of a clearance, then the agent's title in quotes.
+    /// Returns the command or the files of a clearance, then the agent's title in quotes.
     fn subject(&self) -> Option<String> {
         match (self.get("action"), self.get("title")) {
             (None, None) => None,
@@ -92,7 +92,7 @@ impl AuditRowDetails<'_> {
         }
     }
 
-    /// The name of a rule, else what it is about, without the names of its keys.
+    /// Returns the name of a rule, or else its conditions without the names of their keys.
     fn rule(&self) -> Option<String> {
         let rule = self.0.get("rule")?.as_object()?;
         if let Some(name) = rule.get("name").and_then(text).filter(|name| !name.is_empty()) {

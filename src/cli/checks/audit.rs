@@ -1,4 +1,4 @@
-//! The audit chain, as far as a short look shows.
+//! The audit chain, without reading every row.
 
 use super::Check;
 use crate::lifecycle::audit_warnings;
@@ -12,7 +12,7 @@ pub(in crate::cli) fn audit(paths: &DaemonPaths, config: &Config) -> Check {
         Ok(warnings) => Check::warning(
             NAME,
             warnings.join("; "),
-            "`intercom audit --verify` looks at every row; rows that somebody removed are only in a backup",
+            "`intercom audit --verify` checks every row; removed rows are only in a backup",
         ),
         Err(error) => Check::warning(NAME, format!("{error:#}"), "the audit could not be read"),
     }

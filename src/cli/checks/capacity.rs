@@ -5,13 +5,13 @@ use nix::sys::resource::{Resource, getrlimit};
 use super::Check;
 
 const MIB: u64 = 1 << 20;
-/// Agents on Node take 300 to 500 MiB, with what they start.
+/// The memory of an agent on Node: 300 to 500 MiB, with its child processes.
 const MEMORY_EACH: u64 = 500 * MIB;
-/// Pipes, journal and sockets of one session, in the daemon.
+/// The daemon's descriptors for one session: pipes, journal and sockets.
 const DESCRIPTORS_EACH: u64 = 10;
-/// The daemon's own: database, port, clients.
+/// The daemon's other descriptors: database, port, clients.
 const DESCRIPTORS_OWN: u64 = 100;
-/// A warning below this.
+/// The number of free sessions below which there is a warning.
 const FEW: u64 = 2;
 
 pub(in crate::cli) fn capacity(max_sessions: usize) -> Check {
@@ -19,7 +19,7 @@ pub(in crate::cli) fn capacity(max_sessions: usize) -> Check {
     report(available_memory(), most, max_sessions)
 }
 
-/// `descriptors` are as many as the daemon can have: it raises its limit itself.
+/// Returns the check. `descriptors` is the maximum, because the daemon raises its limit itself.
 fn report(memory: Option<u64>, descriptors: u64, max_sessions: usize) -> Check {
     let by_memory = memory.map(|memory| memory / MEMORY_EACH);
     let by_descriptors = descriptors.saturating_sub(DESCRIPTORS_OWN) / DESCRIPTORS_EACH;
@@ -39,7 +39,7 @@ fn report(memory: Option<u64>, descriptors: u64, max_sessions: usize) -> Check {
     }
 }
 
-/// The machine's, or the container's if that is less.
+/// Returns the available memory of the machine, or of the container if that is less.
 fn available_memory() -> Option<u64> {
     let table = std::fs::read_to_string("/proc/meminfo").ok()?;
     let line = table.lines().find_map(|line| line.strip_prefix("MemAvailable:"))?;
@@ -49,7 +49,7 @@ fn available_memory() -> Option<u64> {
 
 fn container_memory() -> Option<u64> {
     let read = |name: &str| std::fs::read_to_string(format!("/sys/fs/cgroup/{name}")).ok();
-    let most: u64 = read("memory.max")?.trim().parse().ok()?; // "max" is none
+    let most: u64 = read("memory.max")?.trim().parse().ok()?; // "max" means no limit
     let used: u64 = read("memory.current")?.trim().parse().ok()?;
     Some(most.saturating_sub(used))
 }

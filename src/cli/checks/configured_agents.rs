@@ -1,4 +1,5 @@
-//! The agents of the configuration: whether their programs are there, whether Node is new enough for them, and who has logged in.
+//! The configured agents: whether their programs are installed, whether Node is new enough, and whether they have a
+//! log-in.
 
 use std::ffi::OsStr;
 use std::io::Read as _;
@@ -8,7 +9,7 @@ use super::known_agents::{LocalMachine, VisibleLogin, login};
 use super::{Check, find};
 use intercom_daemon::config::{AGENT_CATALOG, AgentProfile, CatalogAgent, Config, FETCHER};
 
-/// The first line of a script, as far as it is read.
+/// The maximum length of a script's first line.
 const FIRST_LINE: u64 = 256;
 
 pub(super) fn checks(config: &Config, search: Option<&OsStr>, machine: &LocalMachine<'_>) -> Vec<Check> {
@@ -31,7 +32,7 @@ fn check(name: &str, profile: &AgentProfile, search: Option<&OsStr>, machine: &L
         return Check::warning(&title, format!("{place}; {why}"), hint);
     }
     let Some(known) = known else { return Check::ok(&title, place.to_string()) };
-    // A key counts only if it reaches this agent.
+    // A key counts only if this agent gets it.
     let is_set = |name: &str| {
         let own = profile.env.get(name).is_some_and(|value| !value.is_empty());
         own || (profile.pass_env.iter().any(|passed| passed == name) && (machine.is_set)(name))
@@ -62,7 +63,7 @@ fn check(name: &str, profile: &AgentProfile, search: Option<&OsStr>, machine: &L
     }
 }
 
-/// Tells whether a profile starts this known agent: its program, or its package.
+/// Returns true if a profile starts this well-known agent: its program, or its package.
 fn is_like(name: &str, profile: &AgentProfile, known: &CatalogAgent) -> bool {
     let program = Path::new(&profile.command).file_name().and_then(OsStr::to_str);
     let package = known.package.and_then(|package| package.rsplit_once('@')).map(|(package, _)| package);
@@ -77,7 +78,7 @@ fn is_like(name: &str, profile: &AgentProfile, known: &CatalogAgent) -> bool {
         || (name == known.name && program == Some(FETCHER))
 }
 
-/// Why a program for Node cannot run here, and what to do.
+/// Returns the reason why a program for Node cannot run here, and the remedy.
 fn node_trouble(
     program: &Path,
     least: Option<(u32, u32)>,
@@ -101,7 +102,7 @@ fn node_trouble(
     }
 }
 
-/// Tells whether the program is Node, or a script whose first line names it.
+/// Returns true if the program is Node, or a script whose first line names it.
 fn runs_on_node(program: &Path) -> bool {
     let name = program.file_name().and_then(OsStr::to_str);
     if matches!(name, Some("node" | FETCHER)) {

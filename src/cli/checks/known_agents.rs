@@ -1,5 +1,5 @@
-//! The agents that everybody knows: which are installed, whether Node is new enough for them, and who has logged in.
-//! Of variables and files only that they are there is looked at.
+//! The well-known agents: whether they are installed, whether Node is new enough, and whether they have a log-in. Only
+//! the existence of variables and files is checked, never their content.
 
 use std::io::Read as _;
 use std::path::{Path, PathBuf};
@@ -12,29 +12,29 @@ use crate::cli::daemon_info::DaemonInfo;
 use crate::cli::{CliContext, shell_variables};
 use intercom_daemon::config::{AGENT_CATALOG, CatalogAgent, Config, FETCHER};
 
-/// Asking for its version takes it a fraction of a second.
+/// The time limit for Node's version, which takes it a fraction of a second.
 const NODE_ANSWERS_WITHIN: Duration = Duration::from_secs(5);
 
 /// The programs and variables of this machine.
 pub(super) struct LocalMachine<'a> {
     pub(super) program: &'a dyn Fn(&str) -> Option<PathBuf>,
     pub(super) node: Option<NodeInstallation>,
-    /// Checks whether agents can get this variable: it is the daemon's, or this shell's without a daemon.
+    /// Returns true if agents can get this variable: it is the daemon's, or this shell's without a daemon.
     pub(super) is_set: &'a dyn Fn(&str) -> bool,
-    /// Checks whether this shell has this variable.
+    /// Returns true if this shell has this variable.
     pub(super) is_set_here: &'a dyn Fn(&str) -> bool,
-    /// The daemon is run by a service manager.
+    /// True if the daemon is run by a service manager.
     pub(super) is_service: bool,
     pub(super) home: Option<PathBuf>,
 }
 
 impl LocalMachine<'_> {
-    /// The ways to log in that work here.
+    /// Returns the ways to log in that work here.
     fn advice(&self, known: &CatalogAgent) -> String {
         known.login.advice(|program| (self.program)(program).is_some())
     }
 
-    /// A sentence about variables that are here and not in the daemon, and what to do.
+    /// Returns a sentence about variables that are set here and not in the daemon, and the remedy.
     pub(super) fn not_in_daemon(&self, names: &[&str]) -> (String, String) {
         let command = shell_variables::restart_command(names, self.is_service);
         (shell_variables::daemon_lacks(names), format!("`{command}`"))
@@ -44,19 +44,20 @@ impl LocalMachine<'_> {
 #[derive(Debug)]
 pub(super) struct NodeInstallation {
     program: PathBuf,
-    /// The version in its own format, such as `v22.1.0`.
+    /// The version in Node's own format, such as `v22.1.0`.
     pub(super) version: Option<String>,
 }
 
 impl NodeInstallation {
-    /// Major and minor.
+    /// Returns the major and the minor version.
     pub(super) fn number(&self) -> Option<(u32, u32)> {
         let mut parts = self.version.as_deref()?.strip_prefix('v')?.split('.');
         Some((parts.next()?.parse().ok()?, parts.next()?.parse().ok()?))
     }
 }
 
-/// The agents of the configuration, and those that everybody knows. Variables count where the daemon was started: those of this shell only if there is no daemon.
+/// Checks the configured and the well-known agents. The variables of the running daemon count, and those of this shell
+/// only without a daemon.
 pub(in crate::cli) async fn agents(
     config: &Config,
     daemon: Option<&DaemonInfo>,
@@ -97,7 +98,7 @@ async fn version(node: &Path) -> Option<String> {
 }
 
 fn report(config: &Config, machine: &LocalMachine) -> Vec<Check> {
-    // A profile of the same name has a check of its own.
+    // A configured profile of the same name has a check of its own.
     let ours: Vec<&CatalogAgent> =
         AGENT_CATALOG.iter().filter(|known| !config.agents.contains_key(known.name)).collect();
     let can_fetch = (machine.program)(FETCHER).is_some();
@@ -120,7 +121,7 @@ fn report(config: &Config, machine: &LocalMachine) -> Vec<Check> {
             VisibleLogin::Found(how) => agents.push(Check::ok(&of(known), format!("{place}; {how}"))),
             VisibleLogin::Unseen => agents.push(Check::ok(
                 &of(known),
-                format!("{place}; whether it is logged in is not seen from here: {}", machine.advice(known)),
+                format!("{place}; its log-in cannot be checked: {}", machine.advice(known)),
             )),
             VisibleLogin::Partly(why) => {
                 agents.push(Check::warning(&of(known), format!("{place}; {why}"), machine.advice(known)));
@@ -148,14 +149,14 @@ fn of(known: &CatalogAgent) -> String {
     format!("agent {}", known.name)
 }
 
-/// A script runs on Node, by itself or through a version manager; a binary brings what it needs.
+/// Returns true for a script, which runs on Node, by itself or through a version manager; a binary needs no Node.
 fn is_for_node(program: &Path) -> bool {
     let mut begin = [0; 2];
     let read = std::fs::File::open(program).and_then(|mut file| file.read_exact(&mut begin));
     read.is_err() || begin == *b"#!"
 }
 
-/// A warning if an agent that can be started cannot run.
+/// Returns a warning if an agent that can be started cannot run.
 fn node(machine: &LocalMachine, agents: &[&CatalogAgent]) -> Check {
     let names =
         |agents: &[&CatalogAgent]| agents.iter().map(|known| known.name).collect::<Vec<_>>().join(", ");
@@ -185,12 +186,12 @@ fn node(machine: &LocalMachine, agents: &[&CatalogAgent]) -> Check {
 /// The visible state of a log-in.
 pub(super) enum VisibleLogin {
     Found(String),
-    /// Some variables that belong together are there, and others are not.
+    /// Some variables of a set are present, and others are not.
     Partly(String),
     /// This shell has these variables, and the daemon was started without them.
     NotInDaemon(Vec<&'static str>),
     None,
-    /// It leaves nothing that we could look for.
+    /// The log-in leaves no trace that could be checked.
     Unseen,
 }
 
@@ -224,7 +225,7 @@ pub(super) fn login(known: &CatalogAgent, machine: &LocalMachine) -> VisibleLogi
     if known.credentials.is_empty() { VisibleLogin::Unseen } else { VisibleLogin::None }
 }
 
-/// One line for all that nobody has logged in to, and for all that are not there. A warning as long as no agent is ready.
+/// Returns one check for all agents without a log-in and all that are not installed; a warning while no agent is ready.
 fn others(strangers: &[(&str, String)], missing: &[&str], ready: bool) -> Option<Check> {
     const NAME: &str = "other agents";
     let mut parts = Vec::new();

@@ -1,4 +1,4 @@
-//! Agents and processes that the database does not know, or that belong to nobody any more.
+//! Agents that the database does not know, and processes that no session owns any more.
 
 use std::collections::HashSet;
 
@@ -11,7 +11,8 @@ use intercom_daemon::config::DaemonPaths;
 use intercom_host::{self as host, AGENTS_DIR, ProcessDescription, RunningShim};
 use intercom_types::Time;
 
-/// Shims of this state directory that the database does not know: it is older than they are. A daemon adopts them when it starts.
+/// Returns the shims of this state directory that the database does not know, because it is older than they are. A
+/// daemon adopts them when it starts.
 pub(in crate::cli) fn orphans(paths: &DaemonPaths) -> Option<Check> {
     let ours = paths.state_dir.canonicalize().ok()?;
     let shims: Vec<RunningShim> =
@@ -20,7 +21,7 @@ pub(in crate::cli) fn orphans(paths: &DaemonPaths) -> Option<Check> {
     let is_known = |shim: &RunningShim| {
         let sql = "SELECT generation, phase FROM sessions WHERE id = ?1";
         let row = |row: &rusqlite::Row<'_>| Ok((row.get::<_, u32>(0)?, row.get::<_, String>(1)?));
-        // A table that cannot be read says nothing about anybody.
+        // A table that cannot be read proves nothing.
         match database.query_row(sql, [&shim.session], row).optional() {
             Ok(Some((generation, phase))) => {
                 shim.generation.is_none_or(|found| found == generation)
@@ -48,8 +49,8 @@ pub(in crate::cli) fn orphans(paths: &DaemonPaths) -> Option<Check> {
     })
 }
 
-/// The name, the age and, without a name of ours, the directory of a process, in brackets: nobody should end a process by its number
-/// alone.
+/// Returns the name, the age and, without a name of ours, the directory of a process, in brackets: a number alone is
+/// not enough to decide about a kill.
 pub(super) fn described(pid: i32, name: Option<&str>) -> String {
     let Some(ProcessDescription { name: own, age, directory }) = host::describe_process(pid) else {
         return String::new();
@@ -64,7 +65,7 @@ pub(super) fn described(pid: i32, name: Option<&str>) -> String {
     }
 }
 
-/// Processes that were an agent's and belong to nobody any more, of this daemon and of others.
+/// Checks for processes that belonged to an agent of this daemon or of another one, and that no session owns any more.
 pub(in crate::cli) fn strays(paths: &DaemonPaths) -> Check {
     let agents = paths.state_dir.join(AGENTS_DIR);
     let strays = host::stray_processes(&agents);

@@ -1,4 +1,4 @@
-//! The port of the API and the console: whose it is, and where the console is.
+//! The port of the API and the console: its owner, and the console's address.
 
 use super::Check;
 use crate::cli::CliContext;
@@ -38,7 +38,7 @@ fn of(configured: &ApiConfig, about: Option<&DaemonInfo>) -> Check {
     }
 }
 
-/// Where the console is, if there is a daemon.
+/// Checks the console's address, if there is a daemon.
 fn console(about: Option<&DaemonInfo>, cx: &CliContext) -> Option<Check> {
     if let Transport::Remote(remote) = cx.client.transport() {
         return Some(Check::ok("console", remote.console()));

@@ -1,4 +1,4 @@
-//! Agents that run without a daemon: of this state directory, of others, and of those that are gone.
+//! Agents that run without a daemon: of this state directory, of others, and of removed ones.
 
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
@@ -13,7 +13,7 @@ use intercom_types::text::{plural, shell_word};
 
 const NAME: &str = "other shims";
 
-/// One check per state directory that has agents without a daemon, or is another than ours.
+/// Returns one check per state directory that has agents without a daemon, or that is not ours.
 pub(in crate::cli) async fn shims(paths: &DaemonPaths) -> Vec<Check> {
     let mut by_state: BTreeMap<(PathBuf, bool), Vec<RunningShim>> = BTreeMap::new();
     for shim in host::running_shims() {
@@ -34,7 +34,7 @@ fn check(state: &Path, removed: bool, served: bool, ours: bool, shims: &[Running
         return Some(Check::warning(
             NAME,
             format!("{agents} of {place}, which was removed: {}", named(shims)),
-            format!("no daemon can find them any more; end them with `kill {pids}`"),
+            format!("no daemon can find them; end them with `kill {pids}`"),
         ));
     }
     if served {
@@ -48,7 +48,7 @@ fn check(state: &Path, removed: bool, served: bool, ours: bool, shims: &[Running
     Some(Check::warning(
         NAME,
         format!("{agents} of {place} without a daemon: {}", named(shims)),
-        format!("`{restart}` takes them up again; `kill {pids}` ends them"),
+        format!("`{restart}` reconnects to them; `kill {pids}` ends them"),
     ))
 }
 

@@ -1,4 +1,4 @@
-//! The running daemon as a process: its status, its end, and its restart.
+//! The running daemon as a process: its status, its stop, and its restart.
 
 use std::fmt::Write as _;
 use std::path::Path;
@@ -22,7 +22,7 @@ use intercom_host as host;
 use intercom_types::Time;
 use intercom_types::text::{clean, plural};
 
-/// From the signal until the daemon has ended: it may be ending agents.
+/// The time limit from the signal to the daemon's end, which may include the end of its agents.
 const ENDS_WITHIN: Duration = Duration::from_mins(1);
 const LOOK_AGAIN: Duration = Duration::from_millis(20);
 
@@ -30,7 +30,7 @@ pub(super) async fn restart(cx: &CliContext) -> anyhow::Result<()> {
     let Some(mut starter) = DaemonStarter::local(cx) else {
         return Err(CliFailure::failed("the daemon is on another machine; restart it there").into());
     };
-    // A daemon that could not be started again is not ended.
+    // A daemon that could not be started again must not be stopped.
     starter.check_config()?;
     if let Some(running) = DaemonInfo::read(&cx.paths.daemon_json()) {
         report_kept_variables(&starter.keep_variables(&running));
@@ -44,19 +44,19 @@ pub(super) async fn restart(cx: &CliContext) -> anyhow::Result<()> {
     Ok(())
 }
 
-/// Names only: the values are secrets.
+/// Prints names only, because the values are secrets.
 fn report_kept_variables(KeptVariables { kept, lost }: &KeptVariables) {
     if !kept.is_empty() {
         let names = kept.join(", ");
         output::advise(&format!(
-            "kept from the daemon before, since this shell does not set them: {names}; an empty value drops one: \
+            "kept from the previous daemon, because this shell does not set them: {names}; an empty value drops one: \
              `{}= intercom daemon restart`",
             kept[0]
         ));
     }
     if !lost.is_empty() {
         output::advise(&format!(
-            "warning: the daemon before had {}, and the installed service does not get them from it; set them for the service: \
+            "warning: the previous daemon had {}, and the installed service does not get them from it; set them for the service: \
              `systemctl --user import-environment NAME` in a shell that has them",
             lost.join(", ")
         ));
@@ -81,16 +81,19 @@ pub(super) async fn stop(cx: &CliContext) -> anyhow::Result<()> {
         None => "no daemon is running".to_owned(),
     })?;
     if agents > 0 {
-        let count =
-            if agents == 1 { "1 agent runs on".to_owned() } else { format!("{agents} agents run on") };
+        let count = if agents == 1 {
+            "1 agent keeps running".to_owned()
+        } else {
+            format!("{agents} agents keep running")
+        };
         output::advise(&format!(
-            "{count} without a daemon; `intercom daemon restart` starts one that takes up every agent"
+            "{count} without a daemon; `intercom daemon restart` starts one that finds every agent"
         ));
     }
     Ok(())
 }
 
-/// The agents of this state directory that run.
+/// Returns the number of running agents of this state directory.
 fn agents_left(state_dir: &Path) -> usize {
     let ours = state_dir.canonicalize().unwrap_or_else(|_| state_dir.to_owned());
     host::running_shims().iter().filter(|shim| shim.state_dir == ours && !shim.removed).count()
@@ -104,7 +107,7 @@ async fn end(running: &DaemonInfo) -> anyhow::Result<()> {
     while host::is_running(running.pid) {
         if Instant::now() >= until {
             let message = format!("the daemon (pid {pid}) has not ended after 60 s");
-            return Err(CliFailure::failed(message).hint("see what it does: `intercom doctor`").into());
+            return Err(CliFailure::failed(message).hint("check it with `intercom doctor`").into());
         }
         sleep(LOOK_AGAIN).await;
     }
@@ -116,7 +119,7 @@ async fn end(running: &DaemonInfo) -> anyhow::Result<()> {
 struct DaemonStatusReport<'a> {
     /// `null` if none runs on this machine.
     daemon: Option<DaemonStatus>,
-    /// True if a daemon answers, here or where `INTERCOM_URL` points.
+    /// True if a daemon answers, on this machine or at `INTERCOM_URL`.
     reachable: bool,
     unit: &'a Path,
     installed: bool,
@@ -196,7 +199,7 @@ fn shown(status: &DaemonStatusReport<'_>, now: Timestamp) -> String {
             let count = |live: u64| usize::try_from(live).unwrap_or(usize::MAX);
             lines.extend(daemon.live_sessions.map(|live| ("sessions", plural(count(live), "live session"))));
         }
-        None if status.reachable => lines.push(("daemon", "running elsewhere".to_owned())),
+        None if status.reachable => lines.push(("daemon", "running on another machine".to_owned())),
         None => lines.push(("daemon", "none is running".to_owned())),
     }
     let service = match (status.installed, status.active) {

@@ -1,4 +1,4 @@
-//! `intercom doctor --rebuild-ledger`: the ledger of a damaged database, made again from its log.
+//! `intercom doctor --rebuild-ledger`: rebuilds the ledger of a damaged database from its log.
 
 use std::fmt::Write as _;
 use std::io::IsTerminal as _;
@@ -14,7 +14,7 @@ use intercom_types::{
     ColumnDifference, DifferenceKind, LedgerDifference, LedgerRebuild, RebuildMode, RebuildProgress,
 };
 
-/// Columns of a value that is shown: a diff in the ledger may be long.
+/// The maximum width of a value: a diff in the ledger may be long.
 const MAX_VALUE: usize = 60;
 
 #[derive(Serialize)]
@@ -31,11 +31,11 @@ pub(super) fn run(dry_run: bool, cx: &CliContext) -> anyhow::Result<()> {
         return Err(failure.into());
     }
     let mode = if dry_run { RebuildMode::Compare } else { RebuildMode::Replace };
-    // A daemon keeps open requests in memory: rows that change behind its back would not agree with them.
+    // A daemon keeps open requests in memory: after a rebuild behind its back, the two would disagree.
     let lock =
         (mode == RebuildMode::Replace && cx.paths.state_dir.is_dir()).then(|| lifecycle::lock(&cx.paths));
     let _held = lock.transpose().map_err(|error| {
-        let hint = format!("stop it first; agents run on: {} daemon stop", cx.command_prefix);
+        let hint = format!("stop it first; agents keep running: {} daemon stop", cx.command_prefix);
         CliFailure::failed(error.to_string()).hint(hint)
     })?;
     let shows = !cx.json && std::io::stderr().is_terminal();
@@ -47,8 +47,9 @@ pub(super) fn run(dry_run: bool, cx: &CliContext) -> anyhow::Result<()> {
             ));
         }
     };
-    let rebuild = lifecycle::rebuild_ledger(&cx.paths, mode, &mut show)
-        .map_err(|error| CliFailure::failed(format!("the ledger could not be made from the log: {error}")));
+    let rebuild = lifecycle::rebuild_ledger(&cx.paths, mode, &mut show).map_err(|error| {
+        CliFailure::failed(format!("the ledger could not be rebuilt from the log: {error}"))
+    });
     if shows {
         output::replace_line("");
     }
@@ -80,12 +81,12 @@ fn in_words(rebuild: &LedgerRebuild, replaced: bool) -> String {
         say(&mut text, &format!("left out: {}", clean(misfit)));
     }
     for fact in &rebuild.unknown {
-        say(&mut text, &format!("not known, and left as it is: {fact}"));
+        say(&mut text, &format!("unknown, and unchanged: {fact}"));
     }
     let read = format!("{} from {}", plural(rebuild.rows, "row"), plural(rebuild.events, "event"));
     let outcome = match (rebuild.differences.is_empty(), replaced) {
         (true, _) => format!("the ledger agrees with the log: {read}"),
-        (false, true) => format!("the ledger was made anew from the log: {read}"),
+        (false, true) => format!("the ledger was rebuilt from the log: {read}"),
         (false, false) => format!("compared with the log: {read}; nothing was changed"),
     };
     say(&mut text, &outcome);

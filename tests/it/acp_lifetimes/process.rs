@@ -3,11 +3,11 @@
 use std::path::PathBuf;
 use std::time::{Duration, Instant};
 
+use intercom_testkit::harness::{Daemon, alive, of_kind, profile};
+use intercom_testkit::seats::{self, Seat, WAYS, Way};
 use serde_json::{Value, json};
 
 use super::daemon;
-use crate::harness::{Daemon, alive, of_kind, profile};
-use crate::seats::{Seat, WAYS, Way};
 
 /// Processes that have ended and that nobody has reaped.
 fn zombies_of(parent: i32) -> Vec<String> {
@@ -126,7 +126,7 @@ fn what_an_agent_writes_to_stderr_is_kept_and_not_told() {
 #[test]
 fn a_preset_denies_before_anybody_is_asked() {
     // An agent without modes of its own, so that the presets are the modes.
-    let plain = crate::seats::named("plain", &["caps:load"]);
+    let plain = seats::named("plain", &["caps:load"]);
     let daemon = daemon(&plain);
     let mut seat = Seat::stdio(&daemon, &["--agent", "plain"]).introduced();
     let first = seat.begun(&daemon);

@@ -1,10 +1,11 @@
 //! ACP over HTTP: the port, and the profile without connections.
 
+use intercom_testkit::client::{Answer, Events, Place, WebSocket, exchange};
+use intercom_testkit::harness::{Daemon, PORT};
+use intercom_testkit::seats::{self, Seat, fixture, prompt};
 use serde_json::{Value, json};
 
 use super::sessions;
-use crate::harness::Daemon;
-use crate::seats::{Answer, Line, PORT, Place, Seat, exchange, fixture, prompt};
 
 const JSON: (&str, &str) = ("content-type", "application/json");
 
@@ -54,7 +55,7 @@ fn where_clients_are_not_wanted_there_is_no_door() {
     let place = Place::socket(&daemon);
     let hello = request(1, "initialize", &json!({ "protocolVersion": 1 }));
     assert!([403, 404].contains(&post(&place, &hello).status));
-    let (answer, opened) = crate::seats::Frames::ask(&place, "/acp", "");
+    let (answer, opened) = WebSocket::ask(&place, "/acp", &[]).unwrap();
     assert!([403, 404].contains(&answer.status) && opened.is_none(), "{answer:?}");
     for (method, path) in [("POST", "/acp/rpc?client_id=a"), ("GET", "/acp/sse?client_id=a")] {
         let answer = exchange(&place, method, path, &[JSON, ("accept", "text/event-stream")], &hello);
@@ -66,8 +67,8 @@ fn where_clients_are_not_wanted_there_is_no_door() {
 
 #[test]
 fn the_door_is_on_the_daemons_one_port() {
-    let mut daemon = Daemon::quick(&format!("{}[seats]\nagent = 'fixture'\n{PORT}", fixture(&[])));
-    let place = Place::port(&mut daemon, "admin");
+    let daemon = Daemon::quick(&format!("{}[seats]\nagent = 'fixture'\n{PORT}", fixture(&[])));
+    let place = Place::port(&daemon, "admin");
     for seat in [Seat::websocket(&place), Seat::http(&place)] {
         let mut seat = seat.introduced();
         let session = seat.begun(&daemon);
@@ -78,8 +79,8 @@ fn the_door_is_on_the_daemons_one_port() {
 /// A value that is nearly the token is no token.
 #[test]
 fn only_the_token_opens() {
-    let mut daemon = Daemon::quick(&format!("[seats]\nconnectionless = true\n{PORT}"));
-    let Place::Port { address, token: Some(token) } = Place::port(&mut daemon, "admin") else { panic!() };
+    let daemon = Daemon::quick(&format!("[seats]\nconnectionless = true\n{PORT}"));
+    let Place::Port { address, token: Some(token) } = Place::port(&daemon, "admin") else { panic!() };
     let mut other = token.clone();
     let last = if other.pop() == Some('x') { 'y' } else { 'x' };
     other.push(last);
@@ -92,7 +93,7 @@ fn only_the_token_opens() {
         let is_refused = |status: u16| status == 401 || status == 429;
         assert!(is_refused(post(&place, &hello).status), "{wrong:?}");
         assert!(is_refused(post(&place, &request(1, "session/list", &json!({}))).status), "{wrong:?}");
-        let (answer, opened) = crate::seats::Frames::ask(&place, "/acp", "");
+        let (answer, opened) = WebSocket::ask(&place, "/acp", &[]).unwrap();
         assert!(is_refused(answer.status) && opened.is_none(), "{wrong:?}: {answer:?}");
     }
 }
@@ -127,7 +128,7 @@ fn what_is_no_message_is_a_bad_request() {
     // What has an id can be answered.
     let mut seat = Seat::http(&place).introduced();
     seat.send(&json!({ "jsonrpc": "1.0", "id": "odd", "method": "session/list" }));
-    crate::seats::refusal(&seat.answer_to(&json!("odd")), -32600);
+    seats::refusal(&seat.answer_to(&json!("odd")), -32600);
 }
 
 #[test]
@@ -153,11 +154,12 @@ fn a_prompt_streams_on_its_own_request() {
     let (daemon, place) = connectionless("");
     let session = begun(&place, &daemon);
     let body = request(7, "session/prompt", &prompt(&session, "say:one;say:two"));
-    let (answer, line) = Line::open(&place, "POST", "/acp", &[JSON, ("accept", "text/event-stream")], &body);
-    let mut line = line.unwrap_or_else(|| panic!("{answer:?}"));
+    let headers = [JSON, ("accept", "text/event-stream")];
+    let (answer, events) = Events::ask(&place, "POST", "/acp", &headers, &body).unwrap();
+    let mut events = events.unwrap_or_else(|| panic!("{answer:?}"));
     let mut blocks = Vec::new();
-    while let Some(block) = line.block() {
-        blocks.push(block);
+    while let Some(block) = events.block().unwrap() {
+        blocks.push(block.to_owned());
     }
     let data = |block: &String| block.lines().find_map(|line| line.strip_prefix("data: ").map(str::to_owned));
     let messages: Vec<Value> =
@@ -166,7 +168,7 @@ fn a_prompt_streams_on_its_own_request() {
     let (last, updates) = messages.split_last().unwrap();
     assert_eq!((&last["id"], &last["result"]["stopReason"]), (&json!(7), &json!("end_turn")), "{last}");
     let updates: Vec<Value> = updates.iter().map(|message| message["params"]["update"].clone()).collect();
-    assert_eq!(crate::seats::words(&updates), ["one", "two"]);
+    assert_eq!(seats::words(&updates), ["one", "two"]);
 }
 
 #[test]
@@ -176,16 +178,16 @@ fn a_running_prompt_is_listed_as_pending_and_can_be_cancelled() {
     let pending = || result(&place, "session/list", &json!({}))["sessions"][0]["_meta"]["pending"].clone();
     assert_eq!(pending(), false);
     let body = request(7, "session/prompt", &prompt(&session, "say:one;hang"));
-    let (_, line) = Line::open(&place, "POST", "/acp", &[JSON], &body);
-    let mut line = line.unwrap();
+    let (_, events) = Events::ask(&place, "POST", "/acp", &[JSON], &body).unwrap();
+    let mut events = events.unwrap();
     let said = |message: &Value| message["params"]["update"]["content"]["text"] == "one";
-    assert!(line.by_ref().any(|message| said(&message)));
+    assert!(events.by_ref().any(|message| said(&message)));
     assert_eq!(pending(), true);
     // As a notification: no body. As a request: an answer.
     let note = json!({ "jsonrpc": "2.0", "method": "session/cancel", "params": { "sessionId": session } });
     let answer = post(&place, &note.to_string());
     assert!((200..300).contains(&answer.status) && answer.body.is_empty(), "{answer:?}");
-    let last = line.last().unwrap();
+    let last = events.last().unwrap();
     assert_eq!(last["result"]["stopReason"], "cancelled", "{last}");
     assert_eq!(pending(), false);
     assert_eq!(result(&place, "session/cancel", &json!({ "sessionId": session })), json!({}));
@@ -196,7 +198,7 @@ fn a_running_prompt_is_listed_as_pending_and_can_be_cancelled() {
 #[test]
 fn a_session_needs_an_absolute_directory() {
     let (daemon, place) = connectionless("");
-    let mut seats: Vec<Seat> = crate::seats::WAYS.iter().map(|way| Seat::ready(*way, &daemon)).collect();
+    let mut seats: Vec<Seat> = seats::WAYS.iter().map(|way| Seat::ready(*way, &daemon)).collect();
     for odd in [
         json!({}),
         json!({ "cwd": "" }),

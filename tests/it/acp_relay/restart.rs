@@ -1,7 +1,8 @@
 //! The real daemon is killed under a client that is at work, and the client does not notice.
 
+use intercom_testkit::harness::acp_fixture;
+
 use super::*;
-use crate::harness::acp_fixture;
 
 /// A client, its session with the ACP fixture, and the daemons that come and go behind it.
 struct Desk {

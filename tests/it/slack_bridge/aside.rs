@@ -2,9 +2,11 @@
 
 use std::time::{Duration, Instant};
 
+use intercom_testkit::harness;
+use intercom_testkit::slack::{self, Fault};
+
 use super::trouble::{approve_by_click, says};
 use super::*;
-use crate::slack::Fault;
 
 const POST: &str = "chat.postMessage";
 /// Far less than a row waits that failed a few times; a busy machine needs a part of it.
@@ -26,7 +28,7 @@ fn five_messages_that_slack_cannot_take_delay_nobody() {
         office.root(session);
         office.daemon.prompt(session, "status:poisoned;turn-end");
     }
-    let refused = |state: &crate::slack::State| {
+    let refused = |state: &slack::State| {
         let calls = state.calls.iter().filter(|call| call.method == POST);
         calls.filter(|call| call.args.to_string().contains("poisoned")).count()
     };
@@ -178,7 +180,7 @@ fn a_home_that_cannot_be_shown_delays_no_decision() {
         office.slack.open_home(BO);
     }
     office.slack.wait_until("two that hang", |state| {
-        let hang = |call: &&crate::slack::Call| call.method == "views.publish" && call.answered.is_none();
+        let hang = |call: &&slack::Call| call.method == "views.publish" && call.answered.is_none();
         (state.calls.iter().filter(hang).count() == 2).then_some(())
     });
     office.slack.click_view(ANA, &home, "allow");
@@ -197,8 +199,7 @@ fn talk_in_other_threads_delays_no_decision() {
     office.slack.fail(POST, Fault::Hang, 1);
     let unknown = office.daemon.run(&["serve"]);
     office.slack.wait_until("its root to hang", |state| {
-        let root =
-            |call: &&crate::slack::Call| call.method == POST && call.args.to_string().contains(&unknown);
+        let root = |call: &&slack::Call| call.method == POST && call.args.to_string().contains(&unknown);
         state.calls.iter().find(root).map(drop)
     });
     let talk: Vec<_> = (0..100)
@@ -262,9 +263,7 @@ fn the_doctor_names_the_scope_that_the_apps_token_lacks() {
     let dir = home(&config(&slack, "", ""));
     let mut daemon = Daemon::start_in(dir, &[], &tokens());
     let [app, bot] = tokens();
-    let doctor = crate::harness::run(
-        crate::harness::command(daemon.dir.path()).args(["slack", "doctor"]).envs([app, bot]),
-    );
+    let doctor = harness::run(harness::command(daemon.dir.path()).args(["slack", "doctor"]).envs([app, bot]));
     assert_eq!(doctor.code, 1);
     let line = doctor.stdout.lines().find(|line| line.contains("app token")).unwrap();
     assert!(line.contains("missing_scope: connections:write"), "{doctor:?}");

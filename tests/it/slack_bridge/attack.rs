@@ -2,9 +2,10 @@
 
 use std::time::{Duration, Instant};
 
-use super::*;
+use intercom_testkit::harness;
+use intercom_testkit::slack::Fault;
 
-use crate::slack::Fault;
+use super::*;
 
 /// A reply in a thread, as Slack writes it.
 fn reply(event: &str, user: &str, thread: &str, text: &str) -> Value {
@@ -158,7 +159,7 @@ fn a_frame_of_any_sort_does_no_harm() {
 
 #[test]
 fn what_others_forge_changes_nothing() {
-    let office = Office::with("", &crate::harness::profile("helper", &["serve"], ""));
+    let office = Office::with("", &harness::profile("helper", &["serve"], ""));
     let session = office.daemon.run(&[
         r#"clearance:c1:{"title":"Edit main.rs","risk_level":"low"}"#,
         "question:q1:Which?",

@@ -1,8 +1,8 @@
 //! What people see, and what becomes of it.
 
-use super::*;
+use intercom_testkit::harness::profile;
 
-use crate::harness::profile;
+use super::*;
 
 #[test]
 fn a_clearance_is_asked_decided_delivered_and_shown_so() {

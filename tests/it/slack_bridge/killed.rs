@@ -2,10 +2,12 @@
 
 use std::time::Duration;
 
+use intercom_testkit::harness::{self, SERVE, command};
+use intercom_testkit::slack::{Kind, Redeliver};
+
 use super::*;
 
-use crate::harness::{INTERCOM, SERVE, command};
-use crate::slack::{Kind, Redeliver};
+use crate::INTERCOM;
 
 /// A daemon whose files can be kept from growing, as on a full disk.
 fn with_a_disk_to_fill(slack: FakeSlack) -> Office {
@@ -100,7 +102,7 @@ fn a_form_that_was_carried_out_is_not_said_to_have_failed() {
     slack.redeliver(Kind::Interactive, Redeliver::Yes);
     let ask =
         r#"clearance:c1:{"title":"Run tests","command":"cargo test","tool":"execute","risk_level":"low"}"#;
-    let dir = home(&config(&slack, "", &crate::harness::profile("tester", &[ask, "answer:c1", "serve"], "")));
+    let dir = home(&config(&slack, "", &harness::profile("tester", &[ask, "answer:c1", "serve"], "")));
     let [app, bot] = tokens();
     // The first is the click that opens the form.
     let daemon = Daemon::start_in(dir, &[], &[app, bot, ("INTERCOM_FAILPOINT", "slack.acted:2")]);

@@ -1,9 +1,9 @@
 //! Who may do what, by which words, and who is called.
 
-use super::*;
+use intercom_testkit::harness::profile;
+use intercom_testkit::slack::{BOT_USER, Fault};
 
-use crate::harness::profile;
-use crate::slack::{BOT_USER, Fault};
+use super::*;
 
 fn reacted(office: &Office, ts: &str, name: &str) {
     office.slack.wait_until(&format!("the reaction {name}"), |state| {

@@ -3,9 +3,9 @@
 
 use std::time::{Duration, Instant};
 
-use super::*;
+use intercom_testkit::slack::Fault;
 
-use crate::slack::Fault;
+use super::*;
 
 fn memory_kib(daemon: &Daemon) -> u64 {
     let status = std::fs::read_to_string(format!("/proc/{}/status", daemon.pid())).unwrap();

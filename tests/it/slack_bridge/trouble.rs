@@ -3,9 +3,10 @@
 
 use std::time::Duration;
 
-use super::*;
+use intercom_testkit::harness;
+use intercom_testkit::slack::{Fault, Kind, Redeliver};
 
-use crate::slack::{Fault, Kind, Redeliver};
+use super::*;
 
 /// Messages of ours, by key, each of which must be there once.
 fn once(office: &Office) -> Vec<String> {
@@ -56,7 +57,7 @@ fn without_tokens_or_with_bad_ones_the_daemon_works_and_says_what_is_wrong() {
     says(&mut daemon, "invalid_auth: the token is not valid");
     let doctor = daemon.cli(&["doctor"]);
     assert!(doctor.stdout.contains("slack") && doctor.stdout.contains("invalid_auth"), "{doctor:?}");
-    let metrics = crate::harness::http(&daemon.socket(), "GET", "/metrics", None, &[]).1;
+    let metrics = harness::http(&daemon.socket(), "GET", "/metrics", None, &[]).1;
     assert!(metrics.contains("\nintercom_slack_connected 0\n"), "{metrics}");
     assert!(!daemon.log().contains("xoxb-wrong") && !daemon.log().contains("xapp-wrong"));
 }
@@ -78,8 +79,8 @@ fn the_doctor_says_in_words_what_is_missing() {
     let slack = FakeSlack::start();
     let office = Office::unconnected(slack, "", "");
     let run = |office: &Office, env: &[(&str, &str)]| {
-        let mut command = crate::harness::command(office.daemon.dir.path());
-        crate::harness::run(command.args(["slack", "doctor"]).envs(env.iter().copied()))
+        let mut command = harness::command(office.daemon.dir.path());
+        harness::run(command.args(["slack", "doctor"]).envs(env.iter().copied()))
     };
     let all: Vec<&str> = intercom_bridges::slack::SCOPES.iter().map(|(scope, _)| *scope).collect();
     office.slack.set_scopes(&all.join(","));
@@ -327,7 +328,7 @@ fn a_daemon_that_dies_anywhere_loses_and_doubles_nothing() {
         let [app, bot] = tokens();
         let daemon = Daemon::start_in(dir, &[], &[app, bot, ("INTERCOM_FAILPOINT", &failpoint)]);
         let mut office = Office { slack: Strict(slack), daemon };
-        let fixture = crate::harness::fixture();
+        let fixture = harness::fixture();
         // It may die before it can answer.
         let ran = office.daemon.cli(&[&["run", "--", fixture.to_str().unwrap()], ASKS].concat());
         let clicked = !point.starts_with("slack.post");

@@ -1,15 +1,13 @@
 //! What the Slack of our tests does by itself: its rules, its faults, and its sockets without an SDK.
 
-use std::io::{Read, Write};
-use std::net::TcpStream;
+use std::io::Read;
 use std::time::{Duration, Instant};
 
+use intercom_testkit::client::{Answer, Connection, Place, WebSocket};
+use intercom_testkit::slack::{APP_TOKEN, BOT_TOKEN, CHANNEL, FakeSlack, Fault, Kind, Redeliver};
 use serde_json::{Value, json};
-use tokio_tungstenite::tungstenite;
 
-use super::{api, host, post, post_to};
-use crate::harness::PATIENCE;
-use crate::slack::{APP_TOKEN, BOT_TOKEN, CHANNEL, FakeSlack, Fault, Kind, Redeliver};
+use super::{api, call, host, post, post_to};
 
 /// The error of a call, or its absence.
 fn error(slack: &FakeSlack, method: &str, args: &Value) -> Option<String> {
@@ -20,24 +18,12 @@ fn say(slack: &FakeSlack, text: &str) -> Value {
     api(slack, "chat.postMessage", &json!({ "channel": CHANNEL, "text": text }))
 }
 
-/// All that comes back before the end, headers included.
-fn raw(slack: &FakeSlack, method: &str, args: &Value) -> String {
-    let body = args.to_string();
-    let head = format!(
-        "POST /api/{method} HTTP/1.1\r\nhost: slack\r\nconnection: close\r\nauthorization: Bearer {BOT_TOKEN}\r\n\
-         content-type: application/json\r\ncontent-length: {}\r\n\r\n{body}",
-        body.len()
-    );
-    let mut stream = TcpStream::connect(host(slack)).unwrap();
-    stream.set_read_timeout(Some(PATIENCE)).unwrap();
-    stream.write_all(head.as_bytes()).unwrap();
-    let mut answer = String::new();
-    stream.read_to_string(&mut answer).unwrap();
-    answer
+fn answer(slack: &FakeSlack, method: &str, args: &Value) -> Answer {
+    call(&host(slack), &format!("/api/{method}"), Some(BOT_TOKEN), args)
 }
 
 /// A socket without an SDK, which acknowledges only what it is told to.
-struct Raw(tungstenite::WebSocket<TcpStream>);
+struct Raw(WebSocket);
 
 impl Raw {
     fn connect(slack: &FakeSlack) -> Self {
@@ -46,11 +32,10 @@ impl Raw {
         Self::open(&url).unwrap()
     }
 
-    fn open(url: &str) -> Result<Self, String> {
-        let host = url.strip_prefix("ws://").unwrap().split('/').next().unwrap();
-        let stream = TcpStream::connect(host).unwrap();
-        stream.set_read_timeout(Some(PATIENCE)).unwrap();
-        tungstenite::client(url, stream).map(|(socket, _)| Self(socket)).map_err(|error| error.to_string())
+    fn open(url: &str) -> Result<Self, Answer> {
+        let (host, path) = url.strip_prefix("ws://").unwrap().split_once('/').unwrap();
+        let (answer, socket) = WebSocket::ask(Place::open_port(host), &format!("/{path}"), &[]).unwrap();
+        socket.map(Self).ok_or(answer)
     }
 
     #[track_caller]
@@ -60,16 +45,13 @@ impl Raw {
 
     /// None at the end.
     fn read(&mut self) -> Option<Value> {
-        loop {
-            if let tungstenite::Message::Text(text) = self.0.read().ok()? {
-                return Some(serde_json::from_str(&text).unwrap());
-            }
-        }
+        let message = self.0.message().ok()??;
+        Some(serde_json::from_slice(&message).unwrap())
     }
 
     fn ack(&mut self, envelope: &Value, payload: &Value) {
         let ack = json!({ "envelope_id": envelope["envelope_id"], "payload": payload });
-        self.0.send(tungstenite::Message::text(ack.to_string())).ok(); // it may be the end
+        self.0.frames.text(&ack.to_string());
     }
 }
 
@@ -87,7 +69,7 @@ fn tokens_and_methods_are_looked_at() {
     assert_eq!(code("chat.postMessage", Some(APP_TOKEN)).as_deref(), Some("not_allowed_token_type"));
     assert_eq!(code("chat.shout", Some(BOT_TOKEN)).as_deref(), Some("unknown_method"));
     slack.set_scopes("chat:write");
-    assert!(raw(&slack, "auth.test", &json!({})).contains("x-oauth-scopes: chat:write\r\n"));
+    assert_eq!(answer(&slack, "auth.test", &json!({})).header("x-oauth-scopes"), Some("chat:write"));
     // As Slack does it: only the fields of forms are seen here.
     let upload = json!({ "filename": "a", "length": 1 });
     assert_eq!(error(&slack, "files.getUploadURLExternal", &upload).as_deref(), Some("invalid_arguments"));
@@ -181,8 +163,8 @@ fn calls_fail_in_the_way_that_was_asked_for() {
     };
     assert_eq!(status(Fault::Status(503)).0, 503);
     slack.fail("*", Fault::RateLimited { retry_after_seconds: 7 }, 1);
-    let limited = raw(&slack, "chat.postMessage", &body);
-    assert!(limited.starts_with("HTTP/1.1 429") && limited.contains("retry-after: 7\r\n"), "{limited}");
+    let limited = answer(&slack, "chat.postMessage", &body);
+    assert!(limited.status == 429 && limited.header("retry-after") == Some("7"), "{limited:?}");
     assert!(status(Fault::Error("fatal_error")).1.contains("fatal_error"));
     assert!(status(Fault::Garbage).1.starts_with("<html>"));
     assert_eq!(slack.messages().len(), 0);
@@ -191,7 +173,7 @@ fn calls_fail_in_the_way_that_was_asked_for() {
     let closed = |fault: Fault| {
         slack.fail("*", fault, 1);
         let before = slack.messages().len();
-        assert_eq!(raw(&slack, "chat.postMessage", &body), "", "no answer at all");
+        assert_eq!(answer(&slack, "chat.postMessage", &body).status, 0, "no answer at all");
         slack.messages().len() - before
     };
     assert_eq!(closed(Fault::CloseBefore), 0);
@@ -218,12 +200,9 @@ fn calls_are_delayed_side_by_side_and_one_that_hangs_ends_with_the_connection() 
     slack.fail("auth.test", Fault::Hang, 1);
     std::thread::scope(|scope| {
         let hanging = scope.spawn(|| {
-            let mut stream = TcpStream::connect(host(&slack)).unwrap();
-            stream.set_read_timeout(Some(PATIENCE)).unwrap();
-            stream
-                .write_all(b"POST /api/auth.test HTTP/1.1\r\nhost: slack\r\ncontent-length: 0\r\n\r\n")
-                .unwrap();
-            stream.read(&mut [0]).unwrap_or(0)
+            let mut connection = Connection::open(Place::open_port(&host(&slack))).unwrap();
+            connection.send("POST", "/api/auth.test", &[], "").unwrap();
+            connection.read(&mut [0]).unwrap_or(0)
         });
         slack.wait_until("the call", |state| {
             state.calls.last().filter(|call| call.method == "auth.test").map(drop)
@@ -255,7 +234,7 @@ fn it_goes_away_and_comes_back_on_the_same_ports() {
     assert_eq!(socket.next()["type"], "hello");
     slack.go_away();
     assert!(socket.read().is_none());
-    let refused = TcpStream::connect(host(&slack)).unwrap_err();
+    let refused = Place::open_port(&host(&slack)).dial().unwrap_err();
     assert_eq!(refused.kind(), std::io::ErrorKind::ConnectionRefused);
     slack.go_away();
     slack.come_back();

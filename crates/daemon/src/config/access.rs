@@ -13,16 +13,16 @@ use intercom_types::{Risk, Role, parse_duration};
 #[derive(Debug, Clone, PartialEq, Deserialize)]
 #[serde(deny_unknown_fields, default)]
 pub struct ApiConfig {
-    /// An address and a port, or "off".
+    /// The address and port on which the API listens, or "off".
     pub listen: String,
-    /// PEM files; both or none.
+    /// The certificate and its key as PEM files; both or neither.
     pub tls_cert: Option<PathBuf>,
     pub tls_key: Option<PathBuf>,
-    /// Names under which it is reached, besides its addresses and `localhost`.
+    /// Further host names of the API, besides its addresses and `localhost`.
     pub hosts: Vec<String>,
 }
 
-/// Where the API listens unless told otherwise.
+/// The default address of the API.
 pub const DEFAULT_LISTEN: &str = "127.0.0.1:7411";
 const OFF: &str = "off";
 
@@ -33,7 +33,7 @@ impl Default for ApiConfig {
 }
 
 impl ApiConfig {
-    /// `None` if it does not listen; an error is what is wrong with the address.
+    /// Returns the address; `None` if the API does not listen. The error describes an invalid address.
     pub fn address(&self) -> Result<Option<SocketAddr>, String> {
         if self.listen == OFF {
             return Ok(None);
@@ -48,7 +48,7 @@ impl ApiConfig {
     }
 }
 
-/// Checks whether only this machine can reach the address.
+/// Returns true if only this machine can reach the address.
 pub fn is_loopback(address: IpAddr) -> bool {
     address.to_canonical().is_loopback()
 }
@@ -57,27 +57,27 @@ pub fn is_loopback(address: IpAddr) -> bool {
 #[derive(Debug, Clone, PartialEq, Default, Deserialize)]
 #[serde(deny_unknown_fields, default)]
 pub struct AccessConfig {
-    /// Starts and resumes agents.
+    /// The least role that starts and resumes agents, as configured.
     start: StartRole,
 }
 
 impl AccessConfig {
-    /// The least role that may start and resume agents.
+    /// Returns the least role that may start and resume agents.
     pub fn start(&self) -> Role {
         self.start.role()
     }
 }
 
-/// A person, and how each bridge knows them.
+/// A person, with their identity on each bridge.
 #[derive(Debug, Clone, PartialEq, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct OperatorConfig {
     pub name: String,
     #[serde(rename = "role")]
     role_name: RoleName,
-    /// On the unix socket.
+    /// The user id on the unix socket.
     pub uid: Option<u32>,
-    /// Their Slack user id.
+    /// The Slack user id.
     pub slack: Option<String>,
 }
 
@@ -93,12 +93,12 @@ impl OperatorConfig {
 pub struct ClearanceConfig {
     /// The number of different people who must approve, by risk.
     pub quorum: ByRisk<u32>,
-    /// From this risk on, approvals count only if they come through the unix socket.
+    /// The risk from which on approvals count only through the unix socket.
     pub local_only_from: Option<RiskName>,
-    /// The time until pending clearances expire, by risk; they never do if it is not set.
+    /// The time until pending clearances expire, by risk; without one they never expire.
     pub expire_after: ByRisk<String>,
     pub on_expiry: OnExpiry,
-    /// The reason of a denial is told as a prompt where the protocol has no place for it.
+    /// True if the reason of a denial is sent as a prompt where the protocol has no place for it.
     pub reason_as_prompt: bool,
 }
 
@@ -115,8 +115,8 @@ impl Default for ClearanceConfig {
 }
 
 impl ClearanceConfig {
-    /// Returns the number of people who have to approve a request. A quorum holds for every higher risk too:
-    /// claiming more risk never needs fewer people.
+    /// Returns the number of people who have to approve a request. A quorum also holds for every higher risk: claiming
+    /// more risk never needs fewer people.
     pub fn needed(&self, risk: Risk) -> u32 {
         let up_to = Risk::ALL.into_iter().filter(|other| *other <= risk);
         up_to.filter_map(|risk| self.quorum.of(risk).copied()).max().unwrap_or(1)
@@ -131,7 +131,7 @@ impl ClearanceConfig {
     }
 }
 
-/// A setting for each risk.
+/// One setting per risk.
 #[derive(Debug, Clone, PartialEq, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct ByRisk<T> {
@@ -164,12 +164,12 @@ impl<T> ByRisk<T> {
     }
 }
 
-/// Where what happens is told to another program.
+/// The program that receives all events over HTTP.
 #[derive(Debug, Clone, PartialEq, Default, Deserialize)]
 #[serde(deny_unknown_fields, default)]
 pub struct WebhookConfig {
     pub url: Option<String>,
-    /// A file with the secret that signs each message.
+    /// The file with the secret that signs each message.
     pub secret_file: Option<PathBuf>,
 }
 
@@ -177,9 +177,9 @@ pub struct WebhookConfig {
 #[derive(Debug, Clone, PartialEq, Default, Deserialize)]
 #[serde(deny_unknown_fields, default)]
 pub struct AuditAnchors {
-    /// A file that gets a line with each new head.
+    /// The file that gets a line with each new head.
     pub anchor_file: Option<PathBuf>,
-    /// Sends each new head to the webhook.
+    /// True if each new head is sent to the webhook.
     pub webhook: bool,
 }
 

@@ -1,4 +1,4 @@
-//! ACP clients: who they are given, and what they may send.
+//! The settings for ACP clients: their agents and their limits.
 
 use std::ops::RangeInclusive;
 use std::time::Duration;
@@ -21,35 +21,36 @@ const GRACE_SECONDS: RangeInclusive<u64> = 0..=86_400;
 const UNUSED_HOURS: RangeInclusive<u64> = 0..=8_760;
 const ABANDONED_HOURS: RangeInclusive<f64> = 0.0..=8_760.0;
 
-/// Editors and tools that speak the Agent Client Protocol to us.
+/// The server for editors and tools that speak the Agent Client Protocol.
 #[derive(Debug, Clone, PartialEq, Deserialize)]
 #[serde(deny_unknown_fields, default)]
 pub struct AcpServerConfig {
     pub enabled: bool,
-    /// The agent of new sessions, where the client names none.
+    /// The agent of new sessions if the client names none.
     pub agent: Option<String>,
-    /// Text of one prompt.
+    /// The maximum size of a prompt's text.
     pub max_prompt_bytes: usize,
-    /// Images, sounds and embedded files of one prompt.
+    /// The maximum size of the images, sounds and embedded files of one prompt.
     pub max_attached_bytes: usize,
     pub max_message_bytes: usize,
     /// The handling of a prompt while another runs.
     pub busy: Busy,
-    /// 0 waits for as long as it takes.
+    /// The time limit of a prompt; 0 means no limit.
     pub prompt_timeout_seconds: u64,
-    /// At the same time.
+    /// The maximum number of concurrent connections.
     pub max_connections: usize,
-    /// Over HTTP, without a stream and without a request.
+    /// The time after which an HTTP connection without a stream and without a request is closed.
     pub idle_seconds: u64,
-    /// Sessions that a client started without a name and that nobody else has used, when it goes.
+    /// The handling of sessions that a client started without a name and that nobody else has used, when the client
+    /// leaves.
     pub on_close: OnClientLeft,
     /// The delay before `on_close` applies.
     pub close_grace_seconds: u64,
-    /// A session that was never prompted and that nobody is attached to; 0 keeps it.
+    /// The age at which a session is ended that was never prompted and that nobody is attached to; 0 means never.
     pub unused_hours: u64,
-    /// A session that a client started and in which nobody was for so long; 0 keeps it.
+    /// The time without a client after which a session is ended that a client started; 0 means never.
     pub abandoned_hours: f64,
-    /// Requests without a connection.
+    /// True if requests without a connection are allowed.
     pub connectionless: bool,
 }
 

@@ -1,5 +1,5 @@
-//! The agents that everybody knows: profiles that need no configuration. A profile of the same name in the file
-//! takes the place of the one here. `docs/AGENTS.md` says where each of these facts is from.
+//! The catalog of well-known agents: profiles that need no configuration. A configured profile of the same name
+//! replaces the one here. `docs/AGENTS.md` has the sources of these facts.
 
 use std::collections::BTreeMap;
 
@@ -12,7 +12,7 @@ pub const FETCHER: &str = "npx";
 
 const READY_WITHIN_SECONDS: u64 = 60;
 
-/// Without these an agent does not reach its service from behind a proxy, and `npx` not its packages.
+/// Variables for proxies: without them an agent behind a proxy cannot reach its service, nor `npx` its packages.
 const PROXIES: &[&str] = &[
     "HTTP_PROXY",
     "HTTPS_PROXY",
@@ -27,9 +27,9 @@ const PROXIES: &[&str] = &[
 /// The way to have an agent ask before it acts.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum AskingSetup {
-    /// The agent asks without being told to.
+    /// The agent asks by default.
     Default,
-    /// The agent asks in this mode, and starts in another one. People choose its first mode themselves with the variable.
+    /// The agent asks in this mode, and starts in another one. A person who sets the variable chooses the first mode.
     Mode { mode: &'static str, chosen_by: &'static str },
     /// The agent asks if this variable has this value.
     Variable { name: &'static str, value: &'static str },
@@ -43,14 +43,14 @@ pub struct LoginMethod {
     pub args: &'static str,
     /// The npm package with that program.
     pub package: Option<&'static str>,
-    /// The step to take inside the program, for the rest of the sentence.
+    /// The step inside of the program, as the end of the sentence.
     pub then: &'static str,
-    /// The variables that do without a log-in, for a sentence that begins with "or ".
+    /// The variables that replace a log-in, for a sentence that begins with "or ".
     pub variables: &'static str,
 }
 
 impl LoginMethod {
-    /// Returns the ways that work on this machine. `installed` says whether a program is there.
+    /// Returns the ways that work on this machine. `installed` returns true if a program is installed.
     pub fn advice(&self, installed: impl Fn(&str) -> bool) -> String {
         let Self { program, args, package, then, variables } = self;
         let line = match package {
@@ -63,35 +63,35 @@ impl LoginMethod {
     }
 }
 
-/// One of them.
+/// A well-known agent.
 #[derive(Debug)]
 pub struct CatalogAgent {
     pub name: &'static str,
     pub description: &'static str,
-    /// Its program, once it is installed.
+    /// The program's name once it is installed.
     pub command: &'static str,
     pub args: &'static [&'static str],
-    /// The npm package with its version, if it has one whose only program this is.
+    /// The npm package with its version, if this is the package's only program.
     pub package: Option<&'static str>,
-    /// The oldest version of Node that its npm package was seen to run on, major and minor, if that is a program for Node.
+    /// The oldest tested version of Node, major and minor, if the npm package needs Node.
     pub node: Option<(u32, u32)>,
     /// The installation instruction, for a sentence that begins with "install it: ".
     pub install: &'static str,
     /// The way a person logs in.
     pub login: LoginMethod,
-    /// Each of these sets of variables logs it in, if all of the set are there. All are passed on to it.
+    /// Sets of variables, each of which logs the agent in if all of it are set. All are passed on.
     pub keys: &'static [&'static [&'static str]],
-    /// Below the home directory; any of these says that somebody has logged in.
+    /// Files below the home directory, each of which shows that somebody has logged in.
     pub credentials: &'static [&'static str],
-    /// The ACP method to authenticate with when it wants a log-in and has a key.
+    /// The ACP method for authentication with a key, when the agent asks for a log-in.
     pub auth_method: Option<&'static str>,
-    /// The way to have it ask before it acts.
+    /// The way to make it ask before it acts.
     pub asking: AskingSetup,
-    /// Passed on to it as well.
+    /// Further variables that are passed on.
     pub settings: &'static [&'static str],
 }
 
-/// In the order of their names.
+/// All well-known agents by name.
 pub const AGENT_CATALOG: &[CatalogAgent] = &[
     CatalogAgent {
         name: "claude",
@@ -334,19 +334,19 @@ pub const AGENT_CATALOG: &[CatalogAgent] = &[
     },
 ];
 
-/// The one of that name.
+/// Returns the agent with this name.
 pub fn catalog_agent(name: &str) -> Option<&'static CatalogAgent> {
     AGENT_CATALOG.iter().find(|known| known.name == name)
 }
 
 impl CatalogAgent {
-    /// Checks whether all variables of any of its sets are present.
+    /// Returns true if all variables of any of its sets are present.
     pub fn has_key(&self, set: impl Fn(&str) -> bool) -> bool {
         self.keys.iter().any(|key| key.iter().all(|name| set(name)))
     }
 
-    /// The ways to log in that work here, with what makes a key reach an agent of this profile, which gets these variables of the
-    /// daemon's. A daemon in the background keeps the variables that it was started with.
+    /// Returns the ways to log in here, and the step that makes a key reach an agent of this profile, whose `pass_env`
+    /// is given. A daemon in the background keeps the variables of its start.
     pub fn log_in_hint(
         &self,
         profile: &str,
@@ -360,7 +360,7 @@ impl CatalogAgent {
         format!("{login}, name it in `pass_env` of [agents.{profile}] and run `intercom daemon restart`")
     }
 
-    /// Returns the advice for a session of it that acts without asking, where none of its modes is known to ask.
+    /// Returns the advice for a session that acts without asking, if none of its modes is known to ask.
     pub fn asking_advice(&self) -> Option<String> {
         match self.asking {
             AskingSetup::Default => None,
@@ -387,7 +387,7 @@ impl CatalogAgent {
         let mut passed: Vec<&str> =
             self.keys.iter().copied().flatten().chain(self.settings).chain(PROXIES).copied().collect();
         let (mut mode, mut env) = (None, BTreeMap::new());
-        // A person who sets the agent's own variable has chosen.
+        // A person who sets the agent's own variable has made the choice.
         match self.asking {
             AskingSetup::Mode { chosen_by: variable, .. } | AskingSetup::Variable { name: variable, .. }
                 if set(variable) =>
@@ -407,7 +407,8 @@ impl CatalogAgent {
             mode,
             protocol: Protocol::Acp,
             startup_timeout_seconds: Some(seconds),
-            // They end within a few seconds of end of input, if at all; the rest of the ladder is for those that do not.
+            // These agents end within a few seconds after the end of input, if at all; the later steps are for those
+            // that do not.
             stop: StopOverrides {
                 after_interrupt_seconds: None,
                 after_stdin_closed_seconds: Some(3.0),

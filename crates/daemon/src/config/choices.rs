@@ -1,57 +1,37 @@
-//! Settings that are one word out of a few.
+//! Settings with a few possible words.
 //!
-//! They read from a string only: serde's own enums would also take `{ ndjson = {} }` and name the wrong key in errors.
-
-use std::fmt;
-use std::str::FromStr;
+//! They parse from strings only: serde's own enums would also accept `{ ndjson = {} }` and name the wrong key in
+//! errors.
 
 use serde::Deserialize;
+use strum::{EnumString, VariantNames};
 
 use intercom_types::{Risk, Role, Verdict};
 
-/// A word that is not one of those a setting takes.
+/// An unknown word for a setting.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
-pub enum ChoiceError {
-    #[error("{given:?} is not known, use {}", quoted(known))]
-    Unknown { given: String, known: &'static [&'static str] },
-    #[error("{given:?} is not supported yet, use {}", quoted(known))]
-    NotYet { given: String, known: &'static [&'static str] },
+#[error("{given:?} is not known, use {}", quoted(known))]
+pub struct ChoiceError {
+    given: String,
+    known: &'static [&'static str],
 }
 
 fn quoted(words: &[&str]) -> String {
     words.iter().map(|word| format!("{word:?}")).collect::<Vec<_>>().join(" or ")
 }
 
+fn unknown<T: VariantNames>(given: &str) -> ChoiceError {
+    ChoiceError { given: given.to_owned(), known: T::VARIANTS }
+}
+
 macro_rules! choice {
-    (
-        $(#[$meta:meta])* $name:ident { $($(#[$doc:meta])* $variant:ident = $word:literal,)+ }
-        not yet: [$($later:literal),*]
-    ) => {
+    ($(#[$meta:meta])* $name:ident { $($variants:tt)+ }) => {
         $(#[$meta])*
         #[derive(Debug, Clone, Copy, PartialEq, Eq, Deserialize)]
         #[serde(try_from = "String")]
-        pub enum $name { $($(#[$doc])* $variant,)+ }
-
-        impl $name {
-            /// The word as it stands in the file.
-            pub fn as_str(self) -> &'static str {
-                match self { $(Self::$variant => $word,)+ }
-            }
-        }
-
-        impl FromStr for $name {
-            type Err = ChoiceError;
-
-            fn from_str(given: &str) -> Result<Self, ChoiceError> {
-                let known = &[$($word,)+];
-                let later: &[&str] = &[$($later,)*];
-                match given {
-                    $($word => Ok(Self::$variant),)+
-                    _ if later.contains(&given) => Err(ChoiceError::NotYet { given: given.into(), known }),
-                    _ => Err(ChoiceError::Unknown { given: given.into(), known }),
-                }
-            }
-        }
+        #[derive(EnumString, VariantNames, strum::Display)]
+        #[strum(serialize_all = "kebab-case", parse_err_ty = ChoiceError, parse_err_fn = unknown::<$name>)]
+        pub enum $name { $($variants)+ }
 
         impl TryFrom<String> for $name {
             type Error = ChoiceError;
@@ -60,113 +40,98 @@ macro_rules! choice {
                 given.parse()
             }
         }
-
-        impl fmt::Display for $name {
-            fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-                f.write_str(self.as_str())
-            }
-        }
     };
 }
 
 choice! {
     /// The handling of a client's prompt while another one runs.
     Busy {
-        /// It waits for its turn.
-        Queue = "queue",
-        /// It is refused at once.
-        Refuse = "refuse",
+        /// The prompt waits for its turn.
+        Queue,
+        /// The prompt is refused at once.
+        Refuse,
     }
-    not yet: []
 }
 
 choice! {
     /// The handling of the agents when the daemon stops.
     OnStop {
-        /// They run on; the next daemon finds them.
-        Leave = "leave",
-        /// They are stopped, all at the same time, within five seconds.
-        Drain = "drain",
+        /// The agents keep running, and the next daemon finds them.
+        Leave,
+        /// The agents are stopped, all at the same time, within five seconds.
+        Drain,
     }
-    not yet: []
 }
 
 choice! {
     /// The framing of messages on an agent's stdio.
     Framing {
         /// One JSON object per line.
-        Ndjson = "ndjson",
+        Ndjson,
         /// `Content-Length` headers, as language servers do.
-        Lsp = "lsp",
+        Lsp,
     }
-    not yet: []
 }
 
 choice! {
     /// The protocol of an agent.
     Protocol {
-        Intercom = "intercom",
+        Intercom,
         /// The Agent Client Protocol.
-        Acp = "acp",
+        Acp,
     }
-    not yet: []
 }
 
 choice! {
     /// The level of detail of a session's thread.
     Verbosity {
         /// Pending requests, stuck sessions and failures only.
-        Quiet = "quiet",
-        /// And what each turn came to.
-        Normal = "normal",
-        /// And what the agent says, as it says it.
-        Stream = "stream",
+        Quiet,
+        /// The same, and the result of each turn.
+        Normal,
+        /// The same, and the agent's output while it arrives.
+        Stream,
     }
-    not yet: []
 }
 
 choice! {
-    /// When a prompt that arrives during a turn reaches the agent.
+    /// The time at which a prompt that arrives during a turn is sent to the agent.
     PromptDelivery {
-        /// At once.
-        Immediate = "immediate",
-        /// It queues, and one leaves with each heartbeat.
-        Heartbeat = "heartbeat",
+        /// The prompt is sent at once.
+        Immediate,
+        /// Prompts queue, and one is sent with each heartbeat.
+        Heartbeat,
     }
-    not yet: []
 }
 
 choice! {
-    /// When a process that has ended is started again.
+    /// The condition of an automatic restart.
     RestartPolicy {
-        Never = "never",
+        Never,
         /// After an exit code that is not 0, a signal, or a loss.
-        OnFailure = "on-failure",
-        Always = "always",
+        OnFailure,
+        Always,
     }
-    not yet: []
 }
 
 choice! {
     /// The role of a person or token.
     RoleName {
-        Viewer = "viewer",
-        Operator = "operator",
-        Approver = "approver",
-        Admin = "admin",
+        Viewer,
+        Operator,
+        Approver,
+        Admin,
     }
-    not yet: []
 }
 
 choice! {
     /// The least role that may start agents.
     #[derive(Default)]
     StartRole {
-        Approver = "approver",
+        Approver,
         #[default]
-        Admin = "admin",
+        Admin,
     }
-    not yet: []
 }
 
 impl StartRole {
@@ -192,12 +157,11 @@ impl RoleName {
 choice! {
     /// The level of risk.
     RiskName {
-        Low = "low",
-        Medium = "medium",
-        High = "high",
-        Critical = "critical",
+        Low,
+        Medium,
+        High,
+        Critical,
     }
-    not yet: []
 }
 
 impl RiskName {
@@ -216,10 +180,9 @@ choice! {
     #[derive(Default)]
     OnExpiry {
         #[default]
-        Deny = "deny",
-        Approve = "approve",
+        Deny,
+        Approve,
     }
-    not yet: []
 }
 
 impl OnExpiry {

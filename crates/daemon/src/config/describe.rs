@@ -1,23 +1,23 @@
-//! Serde's errors about wrong values, in words for people.
+//! Serde's errors about invalid values, in words for people.
 
 use std::fmt::Write as _;
 
 use super::locate::KeyLocation;
 
-/// Turns what serde says into words for people.
+/// Rewrites a serde error for people.
 pub(super) fn describe(message: &str, place: &KeyLocation) -> String {
     if let Some(expected) = message.strip_prefix("unknown field `") {
         return unknown_key(expected, place);
     }
     let mismatch = message.starts_with("invalid type: ") || message.starts_with("invalid value: ");
     match message.rsplit_once(", expected ") {
-        // Serde quotes the value, which may be a secret, so only its sort is repeated.
+        // Serde quotes the value, which may be a secret, so only its type is repeated.
         Some((_, expected)) if mismatch => format!("expected {}, found {}", plain(expected), place.found),
         _ => message.to_owned(),
     }
 }
 
-/// Rust's names for types mean little to people.
+/// Returns a common name for a Rust type.
 fn plain(expected: &str) -> &str {
     match expected {
         "usize" | "u64" => "a whole number",
@@ -32,7 +32,7 @@ fn plain(expected: &str) -> &str {
 fn unknown_key(expected: &str, place: &KeyLocation) -> String {
     let mut message = "unknown key".to_owned();
     let Some(key) = place.path.last_key() else { return message };
-    // What is left is "`, expected one of `a`, `b`": the known keys are every second part between backticks.
+    // The rest is "`, expected one of `a`, `b`": the known keys are every second part between backticks.
     let known = expected.strip_prefix(key).and_then(|rest| rest.strip_prefix('`')).unwrap_or_default();
     let known: Vec<_> = known.split('`').skip(1).step_by(2).collect();
     let nearest = known.iter().map(|known| (distance(key, known), *known)).min();
@@ -48,7 +48,7 @@ fn unknown_key(expected: &str, place: &KeyLocation) -> String {
     message
 }
 
-/// Levenshtein: how many letters to insert, remove or change.
+/// Returns the Levenshtein distance: the number of letters to insert, remove or change.
 fn distance(from: &str, to: &str) -> usize {
     let mut row: Vec<usize> = (0..=to.chars().count()).collect();
     for (i, a) in from.chars().enumerate() {

@@ -1,10 +1,10 @@
-//! Which variables an agent may be given.
+//! Checks of the variables that an agent may get.
 
 use super::locate::KeyPath;
 use super::model::AgentProfile;
 use super::validate::{ValidationResult, problem, without_nul};
 
-/// An agent never gets a secret of the daemon's, nor a variable by which the daemon itself is steered.
+/// Checks a profile's variables. An agent never gets a secret of the daemon, nor a variable that controls the daemon.
 pub(super) fn environment(at: &KeyPath, profile: &AgentProfile) -> ValidationResult {
     let at_env = at.key("env");
     for (name, value) in &profile.env {

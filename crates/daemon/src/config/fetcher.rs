@@ -2,12 +2,12 @@
 
 use std::path::Path;
 
-/// From an empty cache; an installed agent is ready within a few seconds.
+/// The time limit of a start from an empty cache; an installed agent is ready within a few seconds.
 pub const FETCHED_WITHIN_SECONDS: u64 = 300;
 
-/// Programs that do nothing else.
+/// Programs that always download.
 const FETCHERS: &[&str] = &["npx", "uvx", "bunx", "pnpx"];
-/// Programs that do so with this first argument.
+/// Programs that download with this first argument.
 const FETCHING: &[(&str, &str)] = &[
     ("npm", "exec"),
     ("npm", "x"),
@@ -20,7 +20,7 @@ const FETCHING: &[(&str, &str)] = &[
     ("podman", "run"),
 ];
 
-/// Tells whether this command line may have to download the agent first.
+/// Returns true if this command line may have to download the agent first.
 pub(super) fn may_fetch(command: &str, args: &[String]) -> bool {
     let program = Path::new(command).file_name().and_then(|name| name.to_str()).unwrap_or_default();
     let first = args.first().map(String::as_str).unwrap_or_default();

@@ -1,4 +1,4 @@
-//! Reading the file, and saying what is wrong with it in one line.
+//! Reading of the file, with errors on one line.
 
 use std::io::ErrorKind;
 use std::path::{Path, PathBuf};
@@ -12,12 +12,12 @@ use super::model::Config;
 use super::syntax;
 use super::validate::validate;
 
-/// Why there is no configuration. `Unreadable` is mended outside the file, `Invalid` inside it.
+/// The reasons why there is no configuration. `Unreadable` is fixed outside of the file, `Invalid` inside of it.
 #[derive(Debug, thiserror::Error)]
 pub enum ConfigError {
     #[error("{}: the configuration cannot be read", file.display())]
     Unreadable { file: PathBuf, source: std::io::Error },
-    /// `key` is missing only where the line has none, as in `= 5`.
+    /// An invalid file. `key` is missing only if the line has none, as in `= 5`.
     #[error("{}:{line}: {}{message}", file.display(), prefix(key.as_deref()))]
     Invalid { file: PathBuf, line: usize, key: Option<String>, message: String },
     #[error("{name}: {message}")]
@@ -28,7 +28,7 @@ fn prefix(key: Option<&str>) -> String {
     key.map(|key| format!("{key}: ")).unwrap_or_default()
 }
 
-/// Reads the configuration; without a file it is the defaults, unless the file was asked for by name.
+/// Reads the configuration. Without a file the defaults apply, unless the file was named explicitly.
 pub fn load(path: Option<&Path>, explicit: bool) -> Result<Config, ConfigError> {
     let Some(path) = path else { return Ok(Config::default()) };
     let bytes = match std::fs::read(path) {
@@ -46,12 +46,12 @@ pub fn load(path: Option<&Path>, explicit: bool) -> Result<Config, ConfigError> 
     parse(&text, path)
 }
 
-/// Somebody put a link there and means to have settings; the defaults in their place would be a surprise.
+/// Returns true for a broken link. Somebody created it and expects settings, so the defaults would be a surprise.
 fn is_broken_link(path: &Path) -> bool {
     path.symlink_metadata().is_ok()
 }
 
-/// Reads the configuration from text; `file` only names it in errors.
+/// Parses the configuration from text; `file` only names it in errors.
 pub fn parse(text: &str, file: &Path) -> Result<Config, ConfigError> {
     let invalid = |line, key, message| ConfigError::Invalid { file: file.to_owned(), line, key, message };
     let document = DeTable::parse(text).map_err(|error| match syntax::error_in(text) {

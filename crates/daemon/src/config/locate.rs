@@ -1,8 +1,8 @@
-//! Where each key of the file stands: its full path, its line, and what is written there.
+//! The location of each key in the file: its full path, its line, and the type of its value.
 //!
 //! The parser knows byte spans but not paths, its errors know a span or a path but not both, and spans repeat (the
-//! implicit tables of `a.b.c = 1`). So before the document is handed to serde every span in it is replaced by a
-//! number, its index in [`DocumentMap`]. The span of an error is then the place of the error, without guessing.
+//! implicit tables of `a.b.c = 1`). So before the document is handed to serde, every span in it is replaced by a
+//! number, its index in [`DocumentMap`]. The span of an error then identifies its location without guessing.
 
 use std::fmt;
 use std::ops::Range;
@@ -16,7 +16,7 @@ enum KeySegment {
     Index(usize),
 }
 
-/// The way to a key from the top of the file, printed as TOML writes it: `agents.claude.args[1]`.
+/// The path of a key from the top of the file, printed as TOML writes it: `agents.claude.args[1]`.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
 pub(super) struct KeyPath(Vec<KeySegment>);
 
@@ -74,11 +74,11 @@ pub(super) struct KeyLocation {
     pub(super) path: KeyPath,
     /// The line of the key, or of the element in a list.
     pub(super) line: usize,
-    /// The sort of value, never the value: it may be a secret.
+    /// The type of the value, never the value: it may be a secret.
     pub(super) found: &'static str,
-    /// Bytes of the value; of the header if the table has one.
+    /// The bytes of the value, or of the header if the table has one.
     span: Range<usize>,
-    /// The value stands after its key, in contrast to a table that a header or a dotted key opens.
+    /// True if the value follows its key, in contrast to a table that a header or a dotted key opens.
     inline: bool,
 }
 
@@ -92,7 +92,7 @@ impl KeyLocation {
     }
 }
 
-/// Every place of a document; parents stand before their children.
+/// All locations of a document; parents precede their children.
 #[derive(Debug)]
 pub(super) struct DocumentMap<'t> {
     text: &'t str,
@@ -100,7 +100,7 @@ pub(super) struct DocumentMap<'t> {
 }
 
 impl<'t> DocumentMap<'t> {
-    /// Takes stock of the document and numbers its spans.
+    /// Collects the locations of the document and numbers its spans.
     pub(super) fn number<'i>(text: &'t str, root: Spanned<DeTable<'i>>) -> (Self, Spanned<DeTable<'i>>) {
         let mut places = Self { text, all: Vec::new() };
         let path = KeyPath::default();
@@ -153,18 +153,18 @@ impl<'t> DocumentMap<'t> {
         id..id
     }
 
-    /// The place that a numbered span stands for.
+    /// Returns the location of a numbered span.
     pub(super) fn at(&self, id: Option<Range<usize>>) -> &KeyLocation {
         &self.all[id.map_or(0, |id| id.start.min(self.all.len() - 1))]
     }
 
-    /// The line of a key; of the nearest table around it if the key is not there.
+    /// Returns the line of a key, or of the nearest table around it if the key is missing.
     pub(super) fn line(&self, path: &KeyPath) -> usize {
         let around = self.all.iter().filter(|place| path.0.starts_with(&place.path.0));
         around.max_by_key(|place| place.path.0.len()).map_or(1, |place| place.line)
     }
 
-    /// The innermost value, of those wanted, that a byte of the text belongs to.
+    /// Returns the innermost wanted value around a byte of the text.
     pub(super) fn value_around(
         &self,
         offset: usize,
@@ -175,7 +175,7 @@ impl<'t> DocumentMap<'t> {
         self.all.iter().rfind(|place| around(place) && wanted(place))
     }
 
-    /// The table whose header, `[…]`, is the last one before a byte of the text.
+    /// Returns the table whose header, `[…]`, is the last one before a byte of the text.
     pub(super) fn section_around(&self, offset: usize) -> Option<&KeyLocation> {
         let opened = |place: &&KeyLocation| {
             let header = self.text.as_bytes().get(place.span.start) == Some(&b'[');
@@ -185,12 +185,12 @@ impl<'t> DocumentMap<'t> {
     }
 }
 
-/// Lines count from 1, as editors do.
+/// Returns the line of a byte, counted from 1 as editors do.
 pub(super) fn line_of(text: &str, offset: usize) -> usize {
     lines(&text.as_bytes()[..offset.min(text.len())])
 }
 
-/// Counts the lines that the bytes span; the last one need not end.
+/// Returns the number of lines in the bytes; the last one need not end.
 pub(super) fn lines(bytes: &[u8]) -> usize {
     bytes.split(|byte| *byte == b'\n').count()
 }

@@ -1,4 +1,4 @@
-//! The model of `config.toml`. The defaults stand in the `Default` implementations and nowhere else.
+//! The model of `config.toml`. All defaults are in the `Default` implementations.
 
 use std::collections::BTreeMap;
 use std::path::PathBuf;
@@ -15,7 +15,7 @@ use super::stall::{Restart, RestartOverrides, Spend, SpendOverrides, Stall, Stal
 use super::table;
 use intercom_policy::Rule;
 
-/// The name of the agent that is built in; it cannot be given to another.
+/// The name of the built-in agent, which no other agent can have.
 pub const DEMO_AGENT: &str = "demo";
 
 const MIB: u64 = 1024 * 1024;
@@ -46,7 +46,7 @@ pub struct Config {
     pub access: AccessConfig,
     #[serde(rename = "operator")]
     pub operators: Vec<OperatorConfig>,
-    /// In order; the first that matches decides.
+    /// The rules in order; the first match decides.
     #[serde(rename = "rule")]
     pub rules: Vec<Rule>,
     #[serde(deserialize_with = "table::one")]
@@ -67,12 +67,12 @@ pub struct Config {
     pub workspaces: BTreeMap<String, NamedWorkspace>,
 }
 
-/// The daemon itself.
+/// The settings of the daemon itself.
 #[derive(Debug, Clone, PartialEq, Deserialize)]
 #[serde(deny_unknown_fields, default)]
 pub struct DaemonConfig {
     pub on_stop: OnStop,
-    /// Gives agents a cgroup of their own where one can be made.
+    /// True if agents get cgroups of their own where that is possible.
     pub cgroups: bool,
 }
 
@@ -82,11 +82,11 @@ impl Default for DaemonConfig {
     }
 }
 
-/// The command `intercom run`.
+/// The settings of the command `intercom run`.
 #[derive(Debug, Clone, PartialEq, Deserialize)]
 #[serde(deny_unknown_fields, default)]
 pub struct RunConfig {
-    /// The longest wait for the first words of a new agent; 0 does not wait.
+    /// The longest wait for the first output of a new agent; 0 does not wait.
     pub wait_seconds: u64,
 }
 
@@ -101,10 +101,10 @@ impl Default for RunConfig {
 #[serde(deny_unknown_fields, default)]
 pub struct AcpConfig {
     pub framing: Framing,
-    /// In bytes, without the line end.
+    /// The maximum size of a line in bytes, without the line end.
     pub max_line_length: usize,
     pub startup_timeout_seconds: u64,
-    /// Silence after an interrupt that ends the turn, if the agent does not say that it has ended.
+    /// The silence after an interrupt that ends the turn if the agent does not end it.
     pub interrupt_quiet_seconds: f64,
 }
 
@@ -125,15 +125,15 @@ impl Default for AcpConfig {
 pub struct DaemonLimits {
     pub max_sessions: usize,
     pub max_body_bytes: usize,
-    /// Per session.
+    /// The maximum number of queued prompts per session.
     pub max_queued_prompts: usize,
-    /// Per session.
+    /// The number of bytes of stderr that are kept per session.
     pub stderr_tail_bytes: usize,
-    /// Below it reading from agents pauses; 0 never pauses.
+    /// The free space on the disk below which reading from agents pauses; 0 never pauses.
     pub min_free_disk_mib: u64,
-    /// Output of one agent that waits on disk to be read; beyond it the agent waits.
+    /// The maximum size of one agent's unread output on disk; beyond it the agent waits.
     pub journal_mib: u64,
-    /// With less, nothing is started.
+    /// The free memory below which no agent is started.
     pub min_free_memory_mib: u64,
 }
 
@@ -194,7 +194,8 @@ impl StopWaits {
     }
 }
 
-/// Validation lets only sound values in; one made by hand that is not sound means no wait rather than a panic.
+/// Converts seconds. Validation rejects invalid values; an invalid value that was constructed in code means no wait
+/// rather than a panic.
 fn seconds(value: f64) -> Duration {
     Duration::try_from_secs_f64(value).unwrap_or(Duration::ZERO)
 }
@@ -203,9 +204,9 @@ fn seconds(value: f64) -> Duration {
 #[derive(Debug, Clone, PartialEq, Deserialize)]
 #[serde(deny_unknown_fields, default)]
 pub struct LogRetention {
-    /// 0 keeps sessions for ever.
+    /// The maximum age of ended sessions; 0 keeps them for ever.
     pub days: u64,
-    /// 0 is no limit.
+    /// The maximum size of the log; 0 means no limit.
     pub max_mib: u64,
 }
 
@@ -235,7 +236,7 @@ pub struct AgentProfile {
     pub command: String,
     pub args: Vec<String>,
     pub env: BTreeMap<String, String>,
-    /// Names of the daemon's own variables that this agent gets as well.
+    /// The names of the daemon's variables that this agent gets as well.
     pub pass_env: Vec<String>,
     pub protocol: Protocol,
     pub prompt_delivery: PromptDelivery,
@@ -253,22 +254,22 @@ pub struct AgentProfile {
     pub restart: RestartOverrides,
     #[serde(deserialize_with = "table::one")]
     pub spend: SpendOverrides,
-    /// The log-in method of an ACP agent, where that takes no person.
+    /// The log-in method of an ACP agent, for a log-in without a person.
     pub auth_method: Option<String>,
     /// The mode that an ACP agent is set to whenever its process starts.
     pub mode: Option<String>,
-    /// Lets an ACP agent have us read and write files for it.
+    /// True if an ACP agent may ask us to read and write files.
     pub offer_files: bool,
-    /// Lets it have us run commands for it.
+    /// True if an ACP agent may ask us to run commands.
     pub offer_terminals: bool,
-    /// A user of the system that it runs as, instead of the daemon's own; takes a daemon that runs as root.
+    /// The system user that the agent runs as, instead of the daemon's; needs a daemon that runs as root.
     pub run_as: Option<String>,
-    /// Starts the next generation of its sessions after the machine was restarted.
+    /// True if its sessions are resumed after a restart of the machine.
     pub resume_after_reboot: bool,
 }
 
 impl Default for AgentProfile {
-    /// Not runnable as it is: whoever starts from it sets the command.
+    /// Returns a profile without a command, which the caller must set.
     fn default() -> Self {
         Self {
             description: None,
@@ -303,7 +304,7 @@ impl AgentProfile {
     }
 
     pub fn max_line_length(&self, acp: &AcpConfig) -> usize {
-        // Images come in one line.
+        // ACP agents send images in one line.
         let usual = match self.protocol {
             Protocol::Intercom => acp.max_line_length,
             Protocol::Acp => acp.max_line_length.max(64 * 1024 * 1024),
@@ -311,7 +312,8 @@ impl AgentProfile {
         self.max_line_length.unwrap_or(usual)
     }
 
-    /// The longest wait until it is ready. A download takes longer than the start of an installed program.
+    /// Returns the longest wait until the agent is ready. A download takes longer than the start of an installed
+    /// program.
     pub fn startup_timeout(&self, acp: &AcpConfig) -> Duration {
         let usual = acp.startup_timeout_seconds;
         let fetched = may_fetch(&self.command, &self.args);
@@ -350,7 +352,7 @@ pub struct StopOverrides {
 pub struct AgentLimits {
     pub memory_mib: Option<u64>,
     pub processes: Option<u64>,
-    /// 100 is one core.
+    /// The maximum CPU usage; 100 is one core.
     pub cpu_percent: Option<u64>,
 }
 
@@ -358,9 +360,9 @@ pub struct AgentLimits {
 #[derive(Debug, Clone, PartialEq, Default, Deserialize)]
 #[serde(deny_unknown_fields, default)]
 pub struct NamedWorkspace {
-    /// Absolute.
+    /// The absolute path.
     pub path: PathBuf,
-    /// The agent to use here when none is named.
+    /// The agent to use here if none is named.
     pub agent: Option<String>,
     #[serde(deserialize_with = "table::one")]
     pub slack: WorkspaceSlackConfig,

@@ -1,4 +1,4 @@
-//! The environment's overrides of the file: the address on which the API listens.
+//! Overrides of the file by the environment: the address on which the API listens.
 
 use std::net::{IpAddr, SocketAddr};
 
@@ -7,14 +7,14 @@ use super::load::ConfigError;
 
 const API_PORT: &str = "INTERCOM_API_PORT";
 const API_BIND: &str = "INTERCOM_API_BIND";
-/// A token that is let in besides those that were made.
+/// The variable with a token that is valid besides the stored ones.
 pub const API_TOKEN: &str = "INTERCOM_API_TOKEN";
 
 impl ApiConfig {
-    /// With what the environment says; an empty variable says nothing.
+    /// Applies the environment; empty variables are ignored.
     pub fn overridden(&mut self, environment: impl Fn(&str) -> Option<String>) -> Result<(), ConfigError> {
-        let said = |name: &str| environment(name).filter(|value| !value.trim().is_empty());
-        let (port, bind) = (said(API_PORT), said(API_BIND));
+        let variable = |name: &str| environment(name).filter(|value| !value.trim().is_empty());
+        let (port, bind) = (variable(API_PORT), variable(API_BIND));
         if port.is_none() && bind.is_none() {
             return Ok(());
         }
@@ -24,7 +24,7 @@ impl ApiConfig {
         if let Some(port) = port {
             let port = port.trim().parse().map_err(|_| ConfigError::Environment {
                 name: API_PORT,
-                message: format!("{port:?} is no port"),
+                message: format!("{port:?} is not a port"),
             })?;
             address.set_port(port);
         }
@@ -33,7 +33,7 @@ impl ApiConfig {
                 "localhost" => IpAddr::from([127, 0, 0, 1]),
                 text => text.parse().map_err(|_| ConfigError::Environment {
                     name: API_BIND,
-                    message: format!("{bind:?} is no address"),
+                    message: format!("{bind:?} is not an address"),
                 })?,
             };
             address.set_ip(ip);
@@ -66,7 +66,7 @@ mod tests {
         for (file, port, bind, expected) in cases {
             assert_eq!(listen(file, port, bind).unwrap(), expected, "{file} {port} {bind}");
         }
-        assert_eq!(listen("off", "http", "").unwrap_err(), "INTERCOM_API_PORT: \"http\" is no port");
-        assert_eq!(listen("off", "", "here").unwrap_err(), "INTERCOM_API_BIND: \"here\" is no address");
+        assert_eq!(listen("off", "http", "").unwrap_err(), "INTERCOM_API_PORT: \"http\" is not a port");
+        assert_eq!(listen("off", "", "here").unwrap_err(), "INTERCOM_API_BIND: \"here\" is not an address");
     }
 }

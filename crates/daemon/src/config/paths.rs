@@ -1,11 +1,11 @@
-//! Where things live: the configuration, the state directory, the socket.
+//! The places of files: the configuration, the state directory, the socket.
 //!
-//! Pure: the environment and the current directory are handed in, so that tests need neither.
+//! Pure: the environment and the current directory are parameters, so that tests need neither.
 
 use std::ffi::OsString;
 use std::path::{Path, PathBuf};
 
-/// The paths from the command line; a flag wins over its variable.
+/// The paths from the command line; a flag overrides its variable.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
 pub struct PathFlags {
     pub config: Option<PathBuf>,
@@ -13,11 +13,11 @@ pub struct PathFlags {
     pub socket: Option<PathBuf>,
 }
 
-/// All absolute.
+/// The daemon's paths, all absolute.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct DaemonPaths {
     pub config: PathBuf,
-    /// Somebody named the configuration, so it has to be there.
+    /// True if the configuration was named explicitly and must exist.
     pub config_explicit: bool,
     pub state_dir: PathBuf,
     pub socket: PathBuf,
@@ -36,9 +36,9 @@ pub enum PathsError {
 type EnvLookup<'a> = &'a dyn Fn(&str) -> Option<OsString>;
 
 impl DaemonPaths {
-    /// Resolves against this process; everything that runs calls this once and hands the result on.
+    /// Resolves the paths of this process. Everything that runs calls this once and passes the result on.
     pub fn from_process(flags: PathFlags) -> Result<Self, PathsError> {
-        // The directory may be gone; that only matters, and is only reported, if a path needs it.
+        // The directory may not exist any more. That is reported only if a path needs it.
         let cwd = std::env::current_dir().unwrap_or_default();
         Self::resolve(flags, &|name| std::env::var_os(name), &cwd)
     }
@@ -77,7 +77,7 @@ impl DaemonPaths {
         )?;
 
         let socket = named(flags.socket, "INTERCOM_SOCKET")?.unwrap_or_else(|| {
-            // A state directory of its own means a daemon of its own, which must not meet the usual one's socket.
+            // A state directory of its own means a daemon of its own, which must not use the usual daemon's socket.
             let runtime = xdg(env, "XDG_RUNTIME_DIR").filter(|_| !state_explicit);
             runtime.as_ref().unwrap_or(&state_dir).join("intercom.sock")
         });
@@ -88,23 +88,23 @@ impl DaemonPaths {
         self.state_dir.join("intercom.db")
     }
 
-    /// The address and the pid of the running daemon.
+    /// Returns the file with the address and the pid of the running daemon.
     pub fn daemon_json(&self) -> PathBuf {
         self.state_dir.join("daemon.json")
     }
 
-    /// Held as long as a daemon runs on this state directory.
+    /// Returns the lock file, which is held as long as a daemon runs on this state directory.
     pub fn lock(&self) -> PathBuf {
         self.state_dir.join("daemon.lock")
     }
 }
 
-/// An empty variable counts as not set.
+/// Returns the value of a variable; an empty one counts as not set.
 fn set(env: EnvLookup<'_>, name: &str) -> Option<OsString> {
     env(name).filter(|value| !value.is_empty())
 }
 
-/// The XDG specification has relative values ignored.
+/// Returns the value of an XDG variable; the XDG specification requires that relative values are ignored.
 fn xdg(env: EnvLookup<'_>, name: &str) -> Option<PathBuf> {
     set(env, name).map(PathBuf::from).filter(|path| path.is_absolute())
 }
@@ -113,7 +113,7 @@ fn base(env: EnvLookup<'_>, variable: &str, in_home: &str) -> Option<PathBuf> {
     xdg(env, variable).or_else(|| xdg(env, "HOME").map(|home| home.join(in_home)))
 }
 
-/// Keeps `..`: what it means depends on links, which only the system knows.
+/// Returns an absolute path. `..` is kept: its meaning depends on links, which only the system knows.
 fn absolute(path: &Path, cwd: &Path) -> Result<PathBuf, PathsError> {
     let joined: PathBuf = cwd.join(path).components().collect();
     if joined.is_absolute() {

@@ -1,4 +1,4 @@
-//! The settings for Slack. Secrets never stand here: files or the environment have them.
+//! The settings for Slack. Secrets are never among them: files or the environment have them.
 
 use std::path::{Path, PathBuf};
 use std::time::Duration;
@@ -18,17 +18,17 @@ pub const SLACK_API: &str = "https://slack.com/api";
 #[derive(Debug, Clone, PartialEq, Deserialize)]
 #[serde(deny_unknown_fields, default)]
 pub struct SlackConfig {
-    /// Where threads are begun; nothing is sent without one.
+    /// The channel for threads; without one nothing is sent.
     pub channel: Option<String>,
     pub app_token_file: Option<PathBuf>,
     pub bot_token_file: Option<PathBuf>,
     pub verbosity: Verbosity,
-    /// Operators who are mentioned when something waits, by name.
+    /// The names of the operators who are mentioned in new requests.
     pub ping: Vec<String>,
-    /// The time that something may wait before the next of `escalate_to` is mentioned.
+    /// The time that a request may wait before the next operator of `escalate_to` is mentioned.
     pub escalate_after: Option<String>,
     pub escalate_to: Vec<String>,
-    /// When only high risk is worth a mention: `22:00-07:00`.
+    /// The time in which only high risk causes a mention: `22:00-07:00`.
     pub quiet_hours: Option<String>,
     pub time_zone: String,
     pub api_url: String,
@@ -83,7 +83,7 @@ impl SlackConfig {
         self.quiet_hours.as_deref().and_then(DailyWindow::parse)
     }
 
-    /// Returns whether the settings that take a restart to change are equal.
+    /// Returns true if all settings are equal that need a restart to change.
     pub fn same_link(&self, other: &Self) -> bool {
         self.channel.is_some() == other.channel.is_some()
             && self.app_token_file == other.app_token_file
@@ -95,7 +95,7 @@ impl SlackConfig {
 }
 
 impl Config {
-    /// `None` while Slack is off.
+    /// Returns the settings for a workspace; `None` while Slack is off.
     pub fn slack_here(&self, workspace: &Path) -> Option<SessionSlackConfig> {
         let slack = &self.slack;
         let place = self.workspace_of(workspace).map(|found| &found.slack);
@@ -106,7 +106,7 @@ impl Config {
         })
     }
 
-    /// The innermost that holds the path.
+    /// Returns the innermost named workspace that contains the path.
     fn workspace_of(&self, path: &Path) -> Option<&NamedWorkspace> {
         let around = self.workspaces.values().filter(|workspace| path.starts_with(&workspace.path));
         around.max_by_key(|workspace| workspace.path.components().count())
@@ -121,7 +121,7 @@ pub(super) fn validate(config: &Config) -> ValidationResult {
         channel(&at, workspace.slack.channel.as_ref())?;
         known(&at, "ping", workspace.slack.ping.as_deref().unwrap_or_default(), config)?;
         if workspace.slack.channel.is_some() && slack.channel.is_none() {
-            return problem(at.key("channel"), "[slack] needs a `channel` of its own for the rest");
+            return problem(at.key("channel"), "[slack] also needs a `channel`, for all other workspaces");
         }
     }
     known(&at, "ping", &slack.ping, config)?;
@@ -138,14 +138,14 @@ pub(super) fn validate(config: &Config) -> ValidationResult {
     if !DailyWindow::is_zone(&slack.time_zone) {
         return problem(
             at.key("time_zone"),
-            "is not a time zone of this system; \"Europe/Berlin\" would be one",
+            "is not a time zone of this system; use one such as \"Europe/Berlin\"",
         );
     }
     within(&at, "timeout_seconds", &slack.timeout_seconds, &(1..=300))?;
     within(&at, "reconnect_seconds", &slack.reconnect_seconds, &(1..=300))?;
     match RemoteUrl::parse(&slack.api_url) {
         Err(why) => problem(at.key("api_url"), why),
-        // The tokens would go over the network for everybody to read.
+        // The tokens would be sent unencrypted.
         Ok(url) if !url.tls && !url.is_local() => {
             problem(at.key("api_url"), "http:// is for this machine's own addresses only")
         }
@@ -153,7 +153,7 @@ pub(super) fn validate(config: &Config) -> ValidationResult {
     }
 }
 
-/// Ids, not names: names change, and can be given to other channels.
+/// Checks a channel's id. Names are not accepted: they change, and can be given to other channels.
 fn channel(at: &KeyPath, channel: Option<&String>) -> ValidationResult {
     let fine = |id: &String| {
         id.starts_with(['C', 'G']) && id.chars().all(|c| c.is_ascii_uppercase() || c.is_ascii_digit())

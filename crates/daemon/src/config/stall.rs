@@ -7,7 +7,7 @@ use serde::Deserialize;
 use super::choices::RestartPolicy;
 use intercom_types::{NUDGE_TEXT, Rung, parse_duration};
 
-/// A length of time.
+/// A duration.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Deserialize)]
 #[serde(try_from = "String")]
 pub struct BoundedDuration(pub Duration);
@@ -21,7 +21,7 @@ impl TryFrom<String> for BoundedDuration {
     }
 }
 
-/// A length of time, or never.
+/// A duration, or never.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Deserialize)]
 #[serde(try_from = "String")]
 pub struct OptionalDuration(pub Option<Duration>);
@@ -40,7 +40,7 @@ impl TryFrom<String> for OptionalDuration {
 
 const LONGEST: Duration = Duration::from_hours(366 * 24);
 
-/// Steps, gentlest first.
+/// The steps of the ladder, gentlest first.
 #[derive(Debug, Clone, PartialEq, Eq, Deserialize)]
 #[serde(try_from = "Vec<String>")]
 pub struct LadderSteps(pub Vec<Rung>);
@@ -53,7 +53,8 @@ impl TryFrom<Vec<String>> for LadderSteps {
     }
 }
 
-/// A section with its defaults, and the same section in a profile, where every key is optional and falls back to it.
+/// Defines a section with its defaults, and the same section for profiles, where every key is optional and falls back
+/// to the first.
 macro_rules! layered {
     (
         $(#[$meta:meta])* $name:ident, $over:ident {
@@ -89,30 +90,30 @@ const fn minutes(n: u64) -> Duration {
 }
 
 layered! {
-    /// When an agent counts as stuck, and what is done then.
+    /// The thresholds at which an agent counts as stuck, and the steps against it.
     Stall, StallOverrides {
         ladder: LadderSteps = LadderSteps(Rung::LADDER.to_vec()),
-        /// Nothing said, nothing runs.
+        /// The threshold without output and without a running tool or process.
         silent_after: OptionalDuration = OptionalDuration(Some(minutes(5))),
-        /// A tool or a process runs without CPU, I/O or network activity.
+        /// The threshold with a running tool or process, but without CPU, I/O or network activity.
         no_cpu_after: OptionalDuration = OptionalDuration(Some(minutes(10))),
-        /// Its processes are busy, but nothing is said.
+        /// The threshold with active processes, but without output.
         busy_after: OptionalDuration = OptionalDuration(Some(minutes(120))),
         heartbeats_count_for: OptionalDuration = OptionalDuration(Some(minutes(30))),
         stopped_after: OptionalDuration = OptionalDuration(Some(minutes(1))),
-        /// After each step, before the next.
+        /// The time that a step has to take effect before the next one.
         verify: BoundedDuration = BoundedDuration(minutes(2)),
         remind_after: OptionalDuration = OptionalDuration(Some(minutes(30))),
         nudge_text: String = NUDGE_TEXT.to_owned(),
-        reprompt_text: String = "You were interrupted because nothing happened. Please go on with your task; if something hung, \
+        reprompt_text: String = "You were interrupted because nothing happened. Continue with your task; if something hangs, \
             try another way.".to_owned(),
         resume_after_limit: OptionalDuration = OptionalDuration(None),
-        resume_text: String = "The limit that kept you waiting should be over. Please go on.".to_owned(),
+        resume_text: String = "The limit that you were waiting for should be over. Continue.".to_owned(),
     }
 }
 
 layered! {
-    /// The maximum spending, as agents report it, before no new turn begins; 0 is no limit.
+    /// The maximum spending, as reported by agents, beyond which no new turn begins; 0 means no limit.
     Spend, SpendOverrides {
         per_session: f64 = 0.0,
         per_day: f64 = 0.0,
@@ -120,7 +121,7 @@ layered! {
 }
 
 layered! {
-    /// When a process that has ended is started again by itself.
+    /// The conditions and delays of automatic restarts.
     Restart, RestartOverrides {
         policy: RestartPolicy = RestartPolicy::Never,
         budget: u32 = 3,

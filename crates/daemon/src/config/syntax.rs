@@ -1,24 +1,24 @@
-//! Text that is not TOML: naming the key beside which the parser stumbled.
+//! Text that is not valid TOML: the key beside which the parser failed.
 //!
-//! The parser's own error has only an offset, so the key is taken from what it could still read, and failing that
-//! from the words on the line itself.
+//! The parser's own error has only an offset, so the key is taken from the part that it could read, or else from the
+//! words on the line itself.
 
 use toml::de::{DeTable, Error};
 
 use super::locate::{DocumentMap, KeyLocation, line_of};
 
-/// A syntax error with the words for people; the key is missing where the line has none.
+/// A syntax error in words for people; the key is missing if the line has none.
 pub(super) struct SyntaxError {
     pub(super) line: usize,
     pub(super) key: Option<String>,
     pub(super) message: String,
 }
 
-/// Why the text does not parse, or `None` if it does.
+/// Returns the syntax error of a text, or `None` if it parses.
 pub(super) fn error_in(text: &str) -> Option<SyntaxError> {
     let (document, errors) = DeTable::parse_recoverable(text);
     let offset = |error: &Error| error.span().map_or(0, |span| span.start);
-    // One slip is often reported more than once, and not in order; the earliest line is the slip itself.
+    // One mistake is often reported more than once, and not in order; the earliest line is the mistake itself.
     let error = errors.iter().min_by_key(|error| line_of(text, offset(error)))?;
     let (places, _) = DocumentMap::number(text, document);
     let noticed = line_of(text, offset(error));
@@ -34,7 +34,7 @@ pub(super) fn error_in(text: &str) -> Option<SyntaxError> {
         Some(inner) if place.is_table() && message.starts_with("duplicate key") => place.path.key(inner),
         _ => place.path.clone(),
     };
-    // A value that never ends is noticed far below; what has to be mended stands where it begins.
+    // A value without an end is noticed far below; the place to fix is its beginning.
     let message =
         if noticed == place.line { message } else { format!("{message} (noticed at line {noticed})") };
     Some(SyntaxError { line: place.line, key: Some(path.to_string()), message })
@@ -42,7 +42,7 @@ pub(super) fn error_in(text: &str) -> Option<SyntaxError> {
 
 fn words(error: &Error) -> String {
     let message = error.message();
-    // The parser takes whatever it cannot read for a string, also `4MiB` and nothing at all.
+    // The parser takes whatever it cannot read for a string, even `4MiB` and an empty value.
     if message.starts_with("string values must be quoted") {
         let nothing = error.span().is_some_and(|span| span.is_empty());
         let words = if nothing {
@@ -55,12 +55,12 @@ fn words(error: &Error) -> String {
     message.strip_suffix(", expected nothing").unwrap_or(message).to_owned()
 }
 
-/// The header or the key that the line of the offset begins with.
+/// Returns the header or the key at the beginning of the offset's line.
 fn key_on_line(text: &str, offset: usize, places: &DocumentMap<'_>) -> Option<String> {
     let start = text.get(..offset)?.rfind('\n').map_or(0, |newline| newline + 1);
     let line = text[start..].lines().next()?.trim_start_matches('\u{feff}').trim();
     let header = line.starts_with('[');
-    // The colon is for those who think of YAML.
+    // The colon is for people who write YAML by mistake.
     let key = line.trim_start_matches('[').split(['=', ':', '#', '[', ']']).next()?.trim();
     let fits = |c: char| c.is_alphanumeric() || "-_.\"' ".contains(c);
     if key.is_empty() || !key.chars().all(fits) {

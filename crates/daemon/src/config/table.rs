@@ -1,7 +1,7 @@
-//! Sections are tables and nothing else.
+//! Deserialisation of sections from tables only.
 //!
-//! Derived structs also read from a list, field by field: `limits = [5]` would quietly set the first limit. These
-//! two functions, named in `deserialize_with`, close that door.
+//! Derived structs also read from a list, field by field: `limits = [5]` would silently set the first limit. These two
+//! functions, named in `deserialize_with`, reject that.
 
 use std::collections::BTreeMap;
 use std::fmt;

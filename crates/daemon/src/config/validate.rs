@@ -19,10 +19,10 @@ const LINE_LENGTH: RangeInclusive<usize> = 1024..=1024 * 1024 * 1024;
 const STARTUP_SECONDS: RangeInclusive<u64> = 1..=3600;
 const RUN_SECONDS: RangeInclusive<u64> = 0..=3600;
 const WAIT_SECONDS: RangeInclusive<f64> = 0.0..=60.0;
-/// More within one window is no restart but a loop.
+/// The allowed numbers of restarts within one window; more would be a loop.
 const RESTARTS: RangeInclusive<u32> = 0..=100;
 const AMOUNT: RangeInclusive<f64> = 0.0..=1_000_000.0;
-/// The upper bounds of days and MiB keep sums with dates and byte counts far from overflow.
+/// The allowed days. The upper bounds of days and MiB keep sums with dates and byte counts far from overflow.
 const DAYS: RangeInclusive<u64> = 0..=36_500;
 const MIBS: RangeInclusive<u64> = 0..=1024 * 1024 * 1024;
 
@@ -68,24 +68,24 @@ fn access(config: &Config) -> ValidationResult {
     let ApiConfig { tls_cert, tls_key, hosts, .. } = &config.api;
     config.api.address().or_else(|message| problem(at.key("listen"), message).map(|()| None))?;
     match (tls_cert, tls_key) {
-        (Some(_), None) => problem(at.key("tls_cert"), "it needs its `tls_key`")?,
-        (None, Some(_)) => problem(at.key("tls_key"), "it needs its `tls_cert`")?,
+        (Some(_), None) => problem(at.key("tls_cert"), "`tls_key` is needed as well")?,
+        (None, Some(_)) => problem(at.key("tls_key"), "`tls_cert` is needed as well")?,
         _ => {}
     }
     for (index, host) in hosts.iter().enumerate() {
         let fine = |c: char| c.is_ascii_alphanumeric() || matches!(c, '.' | '-');
         if host.is_empty() || !host.chars().all(fine) {
-            problem(at.key("hosts").index(index), "a host is a name without a port")?;
+            problem(at.key("hosts").index(index), "must be a host name without a port")?;
         }
     }
     for (index, operator) in config.operators.iter().enumerate() {
         let at = KeyPath::of(["operator"]).index(index);
         if operator.name.trim().is_empty() || operator.name.chars().any(char::is_control) {
-            problem(at.key("name"), "a name is needed, as it is to be seen by others")?;
+            problem(at.key("name"), "a name is needed, which other people see")?;
         }
         let earlier = &config.operators[..index];
         if earlier.iter().any(|other| other.name == operator.name) {
-            problem(at.key("name"), format!("there is an operator {:?} already", operator.name))?;
+            problem(at.key("name"), format!("another operator is named {:?}", operator.name))?;
         }
         if operator.uid.is_some() && earlier.iter().any(|other| other.uid == operator.uid) {
             problem(at.key("uid"), "another operator has this uid")?;
@@ -97,7 +97,7 @@ fn access(config: &Config) -> ValidationResult {
         if operator.slack.as_ref().is_some_and(|id| !user(id)) {
             problem(
                 at.key("slack"),
-                "must be a user's id such as \"U012AB3CD\": `/intercom whoami` tells it",
+                "must be a user's id such as \"U012AB3CD\": `/intercom whoami` shows it",
             )?;
         }
         if operator.slack.is_some() && earlier.iter().any(|other| other.slack == operator.slack) {
@@ -122,7 +122,7 @@ fn access(config: &Config) -> ValidationResult {
             problem(at.key("url"), why)?;
         }
         if webhook.secret_file.is_none() {
-            problem(at.key("secret_file"), "a secret is needed that signs what is sent")?;
+            problem(at.key("secret_file"), "a secret is needed to sign the messages")?;
         }
     }
     let (at, audit) = (KeyPath::of(["audit"]), &config.audit);
@@ -130,7 +130,7 @@ fn access(config: &Config) -> ValidationResult {
         problem(at.key("anchor_file"), "must be an absolute path")?;
     }
     if audit.webhook && webhook.url.is_none() {
-        problem(at.key("webhook"), "it needs the `url` of [webhook]")?;
+        problem(at.key("webhook"), "the `url` of [webhook] is needed as well")?;
     }
     Ok(())
 }
@@ -188,7 +188,7 @@ fn agent(at: &KeyPath, name: &str, profile: &AgentProfile) -> ValidationResult {
         }
     }
     if profile.offer_files && profile.run_as.is_some() {
-        let why = "does not go with `run_as`: files would be read and written as the daemon's user";
+        let why = "cannot be combined with `run_as`: files would be read and written as the daemon's user";
         return problem(at.key("offer_files"), why);
     }
     if let Some(length) = &profile.max_line_length {
@@ -254,7 +254,7 @@ pub(super) fn problem(path: KeyPath, message: impl Into<String>) -> ValidationRe
     Err(ConfigProblem { path, message: message.into() })
 }
 
-/// Also refuses a number that is not one: nothing contains NaN.
+/// Checks a range. NaN is refused as well, because no range contains it.
 pub(super) fn within<T: PartialOrd + Display>(
     at: &KeyPath,
     key: &str,
@@ -267,7 +267,7 @@ pub(super) fn within<T: PartialOrd + Display>(
     problem(at.key(key), format!("must be between {} and {}, not {value}", range.start(), range.end()))
 }
 
-/// Names are typed in shells and stand in URLs.
+/// Checks a name, because names are typed in shells and are part of URLs.
 fn well_named(at: &KeyPath, name: &str) -> ValidationResult {
     let first = |c: u8| c.is_ascii_lowercase() || c.is_ascii_digit();
     let rest = |c: &u8| first(*c) || *c == b'-' || *c == b'_';
@@ -280,7 +280,8 @@ fn well_named(at: &KeyPath, name: &str) -> ValidationResult {
     )
 }
 
-/// A process cannot be started with one; better said here than at the start of every session.
+/// Checks that a value has no NUL, with which no process could start; better reported here than at the start of every
+/// session.
 pub(super) fn without_nul(at: KeyPath, value: &str) -> ValidationResult {
     if value.contains('\0') { problem(at, "must not contain a NUL character") } else { Ok(()) }
 }
@@ -411,7 +412,7 @@ mod tests {
         }
         check(
             "[agents.a]\ncommand = 'x'\nprotocol = 'acp'\nrun_as = 'b'\noffer_files = true",
-            "5: agents.a.offer_files: does not go with `run_as`: files would be read and written as the daemon's user",
+            "5: agents.a.offer_files: cannot be combined with `run_as`: files would be read and written as the daemon's user",
         );
     }
 

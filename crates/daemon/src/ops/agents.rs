@@ -14,35 +14,36 @@ pub struct AgentView {
     pub description: Option<String>,
     pub command: String,
     pub protocol: String,
-    /// `built_in`, `installed`, `on_demand` (fetched when it is started) or `missing`.
+    /// `built_in`, `installed`, `on_demand` (downloaded when it is started) or `missing`.
     pub availability: String,
-    /// What one of them told when it was ready last; `null` before that, and after its command line has changed.
+    /// The capabilities that it reported when it was last ready; `null` before, and after its command line has changed.
     pub known: Option<AgentCapabilitiesView>,
 }
 
 #[derive(Debug, Clone, Serialize, Deserialize, JsonSchema)]
 #[schemars(rename = "KnownView")]
 pub struct AgentCapabilitiesView {
-    /// Its answer to `initialize`, as it came.
+    /// Its answer to `initialize`, unchanged.
     #[schemars(with = "serde_json::Value")]
     pub initialize: intercom_types::Json,
-    /// Its answer to `session/new`, as it came.
+    /// Its answer to `session/new`, unchanged.
     #[schemars(with = "serde_json::Value")]
     pub session: intercom_types::Json,
 }
 
 impl Operations {
-    /// All of them, whatever the limit: there are never many.
+    /// Returns all agents, whatever the limit: there are never many.
     pub async fn agents(&self, caller: &Caller, most: Option<usize>) -> Result<List<AgentView>, OpError> {
         self.admit(caller, OperationKind::Read)?;
         limit(most)?;
         let agents = self.supervisor().known_agents().await?;
-        let agents = agents.into_iter().map(|(agent, told)| view(agent, told.as_ref())).collect();
+        let agents =
+            agents.into_iter().map(|(agent, capabilities)| view(agent, capabilities.as_ref())).collect();
         self.shown(caller, List::whole(agents)).await
     }
 }
 
-/// The same list as JSON, as a daemon with this configuration would give it that has seen none of them run.
+/// Returns the same list as JSON, as a daemon with this configuration would return it without any cached capabilities.
 pub fn agents_of(config: &Config) -> serde_json::Value {
     let agents = supervisor::agents(config).into_iter().map(|agent| view(agent, None));
     serde_json::json!(List::whole(agents.collect()))
@@ -50,14 +51,14 @@ pub fn agents_of(config: &Config) -> serde_json::Value {
 
 fn view(
     NamedAgent { name, profile, availability }: NamedAgent,
-    told: Option<&intercom_types::Json>,
+    capabilities: Option<&intercom_types::Json>,
 ) -> AgentView {
     AgentView {
         command: if name == DEMO_AGENT { "(built in)".to_owned() } else { profile.command },
         name,
         description: profile.description,
-        protocol: profile.protocol.as_str().to_owned(),
-        availability: availability.as_str().to_owned(),
-        known: told.and_then(|told| serde_json::from_str(told.as_str()).ok()),
+        protocol: profile.protocol.to_string(),
+        availability: availability.to_string(),
+        known: capabilities.and_then(|known| serde_json::from_str(known.as_str()).ok()),
     }
 }

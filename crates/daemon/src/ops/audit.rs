@@ -8,11 +8,11 @@ pub fn audited(action: &str, by: &str, session: Option<SessionId>, data: Json) -
 }
 
 impl Operations {
-    /// Writes an entry. If that fails, the trace has it, and it is `false`.
+    /// Writes an entry. Returns false if that fails; the entry is then in the trace.
     pub async fn record(&self, action: &str, by: &str, session: Option<SessionId>, data: Json) -> bool {
         let written = self.store().audit(audited(action, by, session, data)).await;
         if let Err(error) = &written {
-            tracing::error!(%error, action, by, "the audit could not be written");
+            tracing::error!(%error, action, by, "an audit entry could not be written");
         }
         written.is_ok()
     }

@@ -10,41 +10,42 @@ use intercom_types::{Role, Time, WebSessionId};
 /// The `via` of ACP clients.
 pub const ACP_CLIENT: &str = "acp";
 
-/// An operator as a bridge has recognised them.
+/// An operator, as identified by a bridge.
 #[derive(Debug, Clone)]
 pub struct Caller {
     pub name: String,
     pub role: Role,
-    /// The bridge or the address, in words for the record.
+    /// The bridge or the address, in words for the log.
     pub via: String,
-    /// They sit at this machine.
+    /// True if they are on this machine.
     pub local: bool,
-    /// Fires when their token or session is revoked.
+    /// Cancelled when their token or console session is revoked.
     pub revoked: Arc<CancellationToken>,
-    /// The end of their token or session.
+    /// The expiry of their token or console session.
     pub until: Option<Time>,
-    /// The console's session that they came in with.
+    /// The console session of their request.
     pub web: Option<WebSessionId>,
 }
 
 impl Caller {
-    /// Somebody whose access does not end by itself.
+    /// Returns a caller whose access does not expire.
     pub fn new(name: impl Into<String>, role: Role, via: impl Into<String>, local: bool) -> Self {
         let (name, via) = (name.into(), via.into());
         Self { name, role, via, local, revoked: Arc::default(), until: None, web: None }
     }
 
-    /// The same person by way of an ACP client of theirs.
+    /// Returns the same person, through an ACP client of theirs.
     #[must_use]
     pub fn by_acp(&self) -> Self {
         Self::new(self.name.clone(), self.role, ACP_CLIENT, self.local)
     }
 
-    /// Returns when their access has ended.
+    /// Returns once their access has ended.
     pub async fn access_ended(&self) {
-        let left = self.until.map(|until| u64::try_from(until.millis() - Time::now().millis()).unwrap_or(0));
+        let remaining =
+            self.until.map(|until| u64::try_from(until.millis() - Time::now().millis()).unwrap_or(0));
         let expiry = async {
-            match left {
+            match remaining {
                 Some(millis) => tokio::time::sleep(Duration::from_millis(millis)).await,
                 None => std::future::pending().await,
             }
@@ -55,7 +56,7 @@ impl Caller {
         }
     }
 
-    /// A browser showed who they are, as it does for every page that calls us.
+    /// Returns true if a cookie identified them: a browser sends it with the requests of any page.
     pub fn is_by_cookie(&self) -> bool {
         self.web.is_some()
     }

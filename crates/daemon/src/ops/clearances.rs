@@ -23,7 +23,7 @@ pub struct ClearanceQuery {
     #[schemars(with = "Option<String>")]
     pub status: Option<ClearanceStatus>,
     pub session: Option<String>,
-    /// Leaves out each `description` and `diff`, which may be long; `GET /clearances/{id}` has them.
+    /// Omits each `description` and `diff`, which may be long; `GET /clearances/{id}` has them.
     #[serde(default)]
     pub brief: bool,
     pub limit: Option<usize>,
@@ -34,7 +34,7 @@ pub struct ClearanceQuery {
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(untagged)]
 pub enum DecisionResult {
-    /// More approvals are needed.
+    /// Recorded, but more approvals are needed.
     Counted(Box<Quorum>),
     Settled(Box<Clearance>),
 }
@@ -70,7 +70,7 @@ impl Operations {
         self.shown(caller, clearance).await
     }
 
-    /// The rules that decide about a clearance, and the rule that allowing it always would add.
+    /// Returns the rules that apply to a clearance, and the rule that allowing it always would add.
     pub async fn explain(&self, caller: &Caller, typed: &str) -> Result<ClearanceExplanation, OpError> {
         self.admit(caller, OperationKind::Read)?;
         let clearance = self.stored_clearance(typed).await?;
@@ -115,7 +115,7 @@ impl Operations {
         let remember = match remember {
             Some(RememberChoice::Rule(remember)) => Some(remember),
             Some(RememberChoice::Plain(true)) => {
-                let message = "`remember` takes the rule that was shown: see the clearance's explanation";
+                let message = "`remember` needs the proposed rule of the clearance's explanation";
                 return Err(OpError::unprocessable("rule_required", message));
             }
             Some(RememberChoice::Plain(false)) | None => None,
@@ -139,13 +139,14 @@ impl Operations {
             Err(error) => return Err(error.into()),
         }
         let now = self.stored_clearance(&clearance.id).await?;
-        // After the decision: what is not approved, also for want of a second approval, is not allowed always, either.
+        // After the decision, so that a clearance that is not approved, perhaps because it needs more approvals, adds
+        // no rule.
         if let (Some(rule), Some(remember), true) =
             (&rule, &remember, now.status == ClearanceStatus::Approved)
         {
             self.remember(caller, &clearance, rule, remember).await?;
         }
-        self.keep(caller, clearance.session).await;
+        self.record_use(caller, clearance.session).await;
         let now = with_action(now);
         Ok(if now.status == ClearanceStatus::Pending {
             let (approvals, needed) = (now.approvals.clone(), now.needed);
@@ -159,12 +160,12 @@ impl Operations {
         require_one("clearance", typed, self.store().clearance(typed.to_owned()).await?)
     }
 
-    /// The checks beyond the role: whom the rule wants asked, and from where.
+    /// Checks beyond the role: the people whom the rule names, and the way of the request.
     fn may_approve(&self, caller: &Caller, clearance: &Clearance) -> Result<(), OpError> {
         let forbidden = |code, message: String| Err(OpError::new(ErrorKind::Forbidden, code, message));
         if self.supervisor().config().clearances.is_local_only(clearance.risk.level()) && !caller.local {
             let message = format!(
-                "a {} clearance is approved on the daemon's own machine only",
+                "a {} clearance can only be approved on the daemon's own machine",
                 clearance.risk.as_str()
             );
             return forbidden("local_only", message);
@@ -172,7 +173,7 @@ impl Operations {
         let whom = clearance.ruling.as_ref().map(|ruling| ruling.whom.as_slice()).unwrap_or_default();
         let asked = |who: &String| *who == caller.name || who.strip_prefix('@') == Some(caller.role.as_str());
         if !whom.is_empty() && caller.role < Role::Admin && !whom.iter().any(asked) {
-            return forbidden("not_asked", format!("this one is for {} to approve", whom.join(", ")));
+            return forbidden("not_asked", format!("only {} may approve this", whom.join(", ")));
         }
         Ok(())
     }
@@ -185,13 +186,14 @@ impl Operations {
             .await?)
     }
 
-    /// The rule that was shown is the rule that is stored: both must be what we would propose now.
+    /// Returns the proposed rule. The rule that people saw must be the rule that is stored, so both must equal the
+    /// current proposal.
     async fn proposed(&self, clearance: &Clearance, remember: &RememberedRule) -> Result<Rule, OpError> {
         let rule = self.explanation(clearance).await?.proposal.map_err(|why| {
-            OpError::unprocessable("not_rememberable", format!("no safe rule can be made of it: {why}"))
+            OpError::unprocessable("not_rememberable", format!("no safe rule is possible: {why}"))
         })?;
         if json!(rule) != remember.rule {
-            let message = "the rule that would be stored is not the one that was sent";
+            let message = "the proposed rule has changed since it was shown";
             return Err(
                 OpError::conflict("rule_changed", message).with(ErrorAttachment::Proposal(json!(rule)))
             );
@@ -229,7 +231,7 @@ impl Operations {
     }
 }
 
-/// Somebody or something was first: who, what and when.
+/// Returns the error for a clearance that is decided already: by whom, how and when.
 fn already(clearance: Clearance) -> OpError {
     let by = clearance.decided_by.as_deref().map(|by| format!(" by {by}")).unwrap_or_default();
     let at = clearance.decided_at.map(|at| format!(" at {at}")).unwrap_or_default();
@@ -243,13 +245,13 @@ fn explained(found: RuleEvaluation) -> RuleExplanation {
     let RuleEvaluation { index, name, then, unmet, decides } = found;
     let (matches, (unmet, why)) = (unmet.is_none(), unmet.unzip());
     let unmet = unmet.map(str::to_owned);
-    RuleExplanation { n: index + 1, name, then: then.as_str().to_owned(), matches, decides, unmet, why }
+    RuleExplanation { n: index + 1, name, then: then.to_string(), matches, decides, unmet, why }
 }
 
-/// The end of a grant; `None` if it holds until it is revoked.
+/// Returns the end of a grant; `None` if it holds until it is revoked.
 fn expiry(remember: &RememberedRule, now: Time) -> Result<Option<Time>, OpError> {
     let Some(text) = &remember.r#for else { return Ok(None) };
     let lasts = parse_duration(text).filter(|lasts| !lasts.is_zero());
-    let bad = || OpError::bad_request(format!("remember.for: `{text}` is no time such as 2h or 30d"));
+    let bad = || OpError::bad_request(format!("remember.for: `{text}` is not a duration such as 2h or 30d"));
     lasts.map(|lasts| Some(now.plus(lasts))).ok_or_else(bad)
 }

@@ -11,7 +11,7 @@ use intercom_store::StoreError;
 use intercom_types::text::short;
 use intercom_types::{Clearance, Question, SessionId, SessionRecord};
 
-/// Why an operation was not carried out, or not to its end.
+/// The reason why an operation was not carried out, or not completely.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct OpError {
     pub kind: ErrorKind,
@@ -35,13 +35,13 @@ pub enum ErrorKind {
 }
 
 impl ErrorKind {
-    /// Nothing was done, and the same may succeed later.
+    /// Returns true if nothing was done and a retry may succeed.
     pub fn is_fault(self) -> bool {
         matches!(self, Self::Internal | Self::Unavailable | Self::NoAnswer)
     }
 }
 
-/// The thing that an error is about.
+/// Data that belongs to an error.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum ErrorAttachment {
@@ -50,9 +50,9 @@ pub enum ErrorAttachment {
     /// The rule that would be stored now.
     Proposal(Value),
     Session(SessionId),
-    /// The oldest event that is kept.
+    /// The oldest event that is still in the log.
     Oldest(u64),
-    /// The error of the agent itself.
+    /// The agent's own error.
     AgentError(Value),
 }
 
@@ -69,7 +69,7 @@ impl OpError {
         Self::new(ErrorKind::Forbidden, "forbidden", message)
     }
 
-    /// A fault of ours.
+    /// Returns an error for a fault of ours.
     pub fn internal(message: impl Into<String>) -> Self {
         Self::new(ErrorKind::Internal, "internal", message)
     }
@@ -83,7 +83,7 @@ impl OpError {
     }
 
     pub fn not_found(what: &str, typed: &str) -> Self {
-        let message = format!("no {what} is known as `{typed}`");
+        let message = format!("no {what} matches `{typed}`");
         let error = Self::new(ErrorKind::NotFound, "not_found", message);
         let list = match what {
             "session" => "`intercom ls --all` lists the sessions",
@@ -97,8 +97,8 @@ impl OpError {
     }
 
     pub fn ambiguous(what: &str, typed: &str, ids: &[String]) -> Self {
-        let message = format!("`{typed}` could be several {what}s");
-        Self::conflict("ambiguous_id", message).hint(format!("type more of it: {}", ids.join(", ")))
+        let message = format!("`{typed}` matches several {what}s");
+        Self::conflict("ambiguous_id", message).hint(format!("use a longer prefix: {}", ids.join(", ")))
     }
 
     #[must_use]
@@ -107,13 +107,13 @@ impl OpError {
         self
     }
 
-    /// The message and what to do, in one sentence.
+    /// Returns the message and the hint in one sentence.
     pub fn sentence(&self) -> String {
         let message = &self.message;
         self.hint.as_ref().map_or_else(|| message.clone(), |hint| format!("{message}: {hint}"))
     }
 
-    /// The same with the session's own name where its hint says `SES`.
+    /// Replaces `SES` in the hint by the session's own name.
     #[must_use]
     pub(super) fn naming(mut self, session: &SessionRecord) -> Self {
         let label = session.name.clone().unwrap_or_else(|| short(&session.id.to_string()));
@@ -127,7 +127,7 @@ impl OpError {
     }
 }
 
-/// For those who read on and do not care why they cannot now.
+/// The conversion for readers that only need to know that the store cannot be read now.
 impl From<OpError> for StoreError {
     fn from(error: OpError) -> Self {
         Self::Unavailable(error.sentence())
@@ -141,7 +141,7 @@ impl From<StoreError> for OpError {
             StoreError::Corrupt { .. } => Self::internal(error.to_string()),
             StoreError::Removed => Self::conflict("ended", error.to_string()),
             _ => Self::new(ErrorKind::Unavailable, "store_unavailable", error.to_string())
-                .hint("nothing was changed; look at the free disk space and try again"),
+                .hint("nothing was changed; check the free disk space and try again"),
         }
     }
 }
@@ -207,12 +207,12 @@ impl From<StartRefusal> for OpError {
     }
 }
 
-/// Returns what to do about a program that is missing, unless the cause says it.
+/// Returns the advice for a missing program, unless the cause has one.
 fn missing_program_hint(cause: &str) -> Option<&'static str> {
     if cause.contains("; install it: ") {
         None
     } else if cause.starts_with("command not found: ") && cause.contains('/') {
-        Some("put the program there, or give its right path")
+        Some("install the program there, or correct the path")
     } else if cause.starts_with("command not found: ") {
         Some(
             "install it, or give the full path of the program; the daemon looks on the PATH that it was started with: \

@@ -1,4 +1,4 @@
-//! Requests under a key: one that is repeated with the same key gets the first answer and does nothing again.
+//! Idempotent requests: a request that is repeated with the same key gets the first answer and has no further effect.
 
 use std::collections::HashMap;
 use std::sync::{Arc, Mutex, PoisonError};
@@ -10,7 +10,7 @@ use super::{Caller, OpError, Operations};
 use intercom_store::IdempotentResponse;
 use intercom_types::Time;
 
-/// Keys whose first request is being worked on: a second one waits for it.
+/// The keys whose first request is running: a second request waits for it.
 #[derive(Debug, Default)]
 pub(super) struct InFlightKeys(Mutex<HashMap<String, Arc<tokio::sync::Mutex<()>>>>);
 
@@ -22,21 +22,21 @@ impl InFlightKeys {
     }
 }
 
-/// An answer that is remembered under a key, with its status in numbers of HTTP.
+/// An answer that is stored under a key, with its status in numbers of HTTP.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct StoredAnswer {
     pub status: u16,
     pub body: String,
 }
 
-/// The statuses under which typed answers are remembered.
+/// The statuses under which typed answers are stored.
 const DONE: u16 = 200;
 const REFUSED: u16 = 400;
 const FAULT: u16 = 500;
 
 impl Operations {
-    /// Does something once per caller and key, and finishes it even if nobody waits for it any more: a caller who hangs up is the
-    /// one who will try again. `request` stands for what is asked; `body` is its content.
+    /// Runs a request once per caller and key, and finishes it even if nobody waits for it any more: a caller who hangs
+    /// up is the one who will retry. `request` names the request; `body` is its content.
     pub async fn once<F>(
         &self,
         caller: &str,
@@ -48,13 +48,13 @@ impl Operations {
         F: Future<Output = Result<StoredAnswer, OpError>> + Send + 'static,
     {
         let fingerprint = format!("{request} {:016x}", fnv1a(body));
-        // Keys are each caller's own: nobody gets an answer that was given to somebody else.
+        // The caller is part of the key, so that nobody gets an answer that was meant for somebody else.
         let (this, key) = (self.clone(), format!("{caller}\n{key}"));
-        let working = self.0.tasks.spawn(async move { this.first_or_kept(key, fingerprint, work).await });
+        let working = self.0.tasks.spawn(async move { this.first_or_stored(key, fingerprint, work).await });
         working.await.unwrap_or_else(|_| Err(OpError::internal("the request failed")))
     }
 
-    async fn first_or_kept(
+    async fn first_or_stored(
         &self,
         key: String,
         fingerprint: String,
@@ -72,22 +72,22 @@ impl Operations {
             return Ok(StoredAnswer { status, body });
         }
         let answer = work.await?;
-        // A fault of ours is no answer: the next try may do better.
+        // A fault of ours is not stored, because a retry may succeed.
         if answer.status < FAULT {
             let StoredAnswer { status, body } = answer.clone();
-            // What was done stays done: whoever has this answer does not ask again.
+            // The request succeeded even if its answer cannot be stored: an error here would make the caller repeat it.
             if let Err(error) = self
                 .store()
                 .remember(key, IdempotentResponse { fingerprint, status, body }, Time::now())
                 .await
             {
-                tracing::warn!(%error, "an answer could not be remembered");
+                tracing::warn!(%error, "the answer to a request with a key could not be stored");
             }
         }
         Ok(answer)
     }
 
-    /// The same for an operation, whose answer comes back as it was. `request` names it with everything that it takes.
+    /// Runs an operation once; its typed answer is stored and restored. `request` contains all of its parameters.
     pub async fn perform<T, F>(
         &self,
         caller: &Caller,
@@ -117,7 +117,8 @@ impl Operations {
     }
 }
 
-/// The same in every version of this program: a request may be repeated after an upgrade.
+/// Returns a hash that is the same in every version of this program, because a request may be repeated after an
+/// upgrade.
 fn fnv1a(bytes: &[u8]) -> u64 {
     bytes
         .iter()

@@ -1,4 +1,4 @@
-//! Policy: the rules in force, trials of other rules, grants, and the configuration read again.
+//! Policy: the active rules, trials of other rules, grants, and the reload of the configuration.
 
 use std::sync::Arc;
 
@@ -16,15 +16,15 @@ use intercom_types::{
     ConfigReload, Grant, Json as Raw, List, Outcome, RulesDifference, RulesTest, RulesTestResult, Time,
 };
 
-/// Reads the configuration again.
+/// The function that reads the configuration again.
 pub type ConfigReader = Arc<dyn Fn() -> Result<Config, ConfigError> + Send + Sync>;
 
 #[derive(Debug, Serialize, Deserialize, JsonSchema)]
 pub struct PolicyView {
     pub loaded_at: String,
-    /// As they stand in the configuration, in order.
+    /// The rules as configured, in order.
     pub rules: Vec<Value>,
-    /// When each of them ends by `until` or `for`, in the same order; null for one without an end.
+    /// The end of each rule with `until` or `for`, in the same order; null for a rule without an end.
     pub ends_at: Vec<Option<String>>,
     pub grants: usize,
 }
@@ -38,7 +38,7 @@ pub struct GrantView {
     created_at: String,
     expires_at: Option<String>,
     revoked_at: Option<String>,
-    /// Whether it allows anything now.
+    /// True if it allows anything now.
     valid: bool,
 }
 
@@ -55,7 +55,7 @@ fn grant_view(grant: &Grant) -> GrantView {
     }
 }
 
-/// Why what was in force stays in force.
+/// The reasons why the previous configuration stays active.
 #[derive(Debug, thiserror::Error)]
 enum ReloadError {
     #[error(transparent)]
@@ -65,19 +65,19 @@ enum ReloadError {
 }
 
 impl Operations {
-    /// The rules in force.
+    /// Returns the active rules.
     pub async fn policy(&self, caller: &Caller) -> Result<PolicyView, OpError> {
         self.admit(caller, OperationKind::Read)?;
-        let force = self.supervisor().in_force();
+        let active = self.supervisor().in_force();
         let grants =
             self.store().grants().await?.into_iter().filter(|grant| grant.is_valid(Time::now())).count();
-        let rules = force.config.rules.iter().map(|rule| json!(rule)).collect();
-        let ends_at = force.rules().ends().map(|ends| ends.map(|at| at.to_string())).collect();
-        let policy = PolicyView { loaded_at: force.loaded_at.to_string(), rules, ends_at, grants };
+        let rules = active.config.rules.iter().map(|rule| json!(rule)).collect();
+        let ends_at = active.rules().ends().map(|ends| ends.map(|at| at.to_string())).collect();
+        let policy = PolicyView { loaded_at: active.loaded_at.to_string(), rules, ends_at, grants };
         self.shown(caller, policy).await
     }
 
-    /// The decisions that other rules would have made; changes nothing.
+    /// Returns the decisions that other rules would have made; changes nothing.
     pub async fn test_rules(&self, caller: &Caller, asked: RulesTest) -> Result<RulesTestResult, OpError> {
         self.admit(caller, OperationKind::TestRules)?;
         let file = asked.file.unwrap_or_else(|| "rules".to_owned());
@@ -102,7 +102,7 @@ impl Operations {
         })
     }
 
-    /// Everything that was allowed always, newest first, whatever the limit: there is never much.
+    /// Returns all grants, newest first, whatever the limit: there are never many.
     pub async fn grants(&self, caller: &Caller, most: Option<usize>) -> Result<List<GrantView>, OpError> {
         self.admit(caller, OperationKind::Read)?;
         limit(most)?;
@@ -118,19 +118,19 @@ impl Operations {
         if self.supervisor().revoke_grant(&grant, entry).await? {
             return Ok(());
         }
-        Err(OpError::conflict("revoked", "the grant was revoked before"))
+        Err(OpError::conflict("revoked", "the grant has already been revoked"))
     }
 
     pub async fn reload(&self, caller: &Caller) -> Result<ConfigReload, OpError> {
         self.admit(caller, OperationKind::Reload)?;
         self.read_again(&caller.name, &caller.via).await.map_err(|error| match error {
             ReloadError::Config(error) => OpError::unprocessable("bad_config", error.to_string())
-                .hint("what was in force stays in force"),
+                .hint("the previous configuration stays active"),
             ReloadError::Store(error) => error.into(),
         })
     }
 
-    /// Reads the configuration again and puts it in force; a bad one changes nothing.
+    /// Reloads the configuration; an invalid one changes nothing.
     async fn read_again(&self, by: &str, via: &str) -> Result<ConfigReload, ReloadError> {
         let read = Arc::clone(&self.0.read_config);
         let read = tokio::task::spawn_blocking(move || read()).await;
@@ -147,7 +147,7 @@ impl Operations {
             restart.into_iter().filter(|(_, changed)| *changed).map(|(what, _)| what.to_owned()).collect();
         self.supervisor().reload(new).await?;
         let reloaded = ConfigReload { needs_restart, ..self.unchanged() };
-        tracing::info!(rules = reloaded.rules, by, "the configuration was read again");
+        tracing::info!(rules = reloaded.rules, by, "the configuration was reloaded");
         let digest = self.supervisor().in_force().digest();
         let data = json!({
             "rules": reloaded.rules, "rules_sha256": digest, "needs_restart": reloaded.needs_restart, "via": via,
@@ -156,26 +156,26 @@ impl Operations {
         Ok(reloaded)
     }
 
-    /// Says in the audit what a daemon begins with. `false` if that could not be written.
+    /// Records in the audit the configuration with which the daemon starts. Returns false if that fails.
     pub async fn record_start(&self) -> bool {
-        let force = self.supervisor().in_force();
+        let active = self.supervisor().in_force();
         let data = json!({
-            "version": env!("CARGO_PKG_VERSION"), "pid": std::process::id(), "rules": force.rules().len(),
-            "rules_sha256": force.digest(),
+            "version": env!("CARGO_PKG_VERSION"), "pid": std::process::id(), "rules": active.rules().len(),
+            "rules_sha256": active.digest(),
         });
         self.record("daemon.started", "intercom", None, Raw::of(&data)).await
     }
 
     fn unchanged(&self) -> ConfigReload {
-        let force = self.supervisor().in_force();
-        let (loaded_at, rules) = (force.loaded_at, force.rules().len());
+        let active = self.supervisor().in_force();
+        let (loaded_at, rules) = (active.loaded_at, active.rules().len());
         ConfigReload { loaded_at, rules, needs_restart: Vec::new() }
     }
 
-    /// The same for a signal.
+    /// Reloads the configuration on a signal.
     pub async fn reload_on_signal(&self) {
         if let Err(error) = self.read_again("SIGHUP", "signal").await {
-            tracing::error!(%error, "the configuration is not used; what was in force stays in force");
+            tracing::error!(%error, "the configuration is invalid; the previous one stays active");
         }
     }
 }

@@ -1,4 +1,4 @@
-//! Prompts: send, list, change, take back.
+//! Prompts: send, list, change, withdraw.
 
 use schemars::JsonSchema;
 use serde::Deserialize;
@@ -17,7 +17,7 @@ pub struct PromptQuery {
 }
 
 impl Operations {
-    /// The prompts of a session, newest first.
+    /// Returns the prompts of a session, newest first.
     pub async fn prompts(
         &self,
         caller: &Caller,
@@ -50,11 +50,11 @@ impl Operations {
                 self.stored_prompt(&done.prompt.map(|id| id.to_string()).unwrap_or_default()).await?
             }
         };
-        self.keep(caller, session.id).await;
+        self.record_use(caller, session.id).await;
         Ok(prompt)
     }
 
-    /// Takes a waiting prompt back; with a session, only if it is a prompt of that one.
+    /// Withdraws a queued prompt; with a session, only if it is a prompt of that one.
     pub async fn withdraw_prompt(
         &self,
         caller: &Caller,
@@ -75,7 +75,7 @@ impl Operations {
             }
             _ => return Err(CommandError::Refused(CommandRefusal::NotQueued).into()),
         }
-        self.keep(caller, prompt.session).await;
+        self.record_use(caller, prompt.session).await;
         Ok(())
     }
 
@@ -96,7 +96,7 @@ impl Operations {
         let prompt = self.stored_prompt(typed).await?;
         let input = SessionInput::Amend { prompt: prompt.id, text, place, by: caller.name.clone() };
         self.supervisor().command(prompt.session, input).await?;
-        self.keep(caller, prompt.session).await;
+        self.record_use(caller, prompt.session).await;
         self.stored_prompt(&prompt.id).await
     }
 
@@ -117,8 +117,8 @@ fn wording(prompt: &NewPrompt) -> Result<PromptBody, OpError> {
     let bad = || OpError::bad_request("content must be a list of content blocks, each an object");
     let content = prompt.content.as_ref().map(|raw| Content::read(raw).ok_or_else(bad)).transpose()?;
     let content = content.filter(|content| !content.is_empty());
-    let said = prompt.text.clone().filter(|text| !text.trim().is_empty());
-    let text = said.or_else(|| content.as_ref().map(Content::text)).unwrap_or_default();
+    let given = prompt.text.clone().filter(|text| !text.trim().is_empty());
+    let text = given.or_else(|| content.as_ref().map(Content::text)).unwrap_or_default();
     if text.is_empty() {
         return Err(OpError::bad_request("text must not be empty"));
     }

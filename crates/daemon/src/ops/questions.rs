@@ -43,7 +43,7 @@ impl Operations {
         let question = self.stored_question(typed).await?;
         let QuestionAnswer { decision: answer, instruction } = answer;
         if answer == Answer::Refine && instruction.as_deref().is_none_or(|text| text.trim().is_empty()) {
-            let message = "`refine` needs an instruction that says how";
+            let message = "`refine` needs an instruction";
             return Err(OpError::unprocessable("instruction_required", message));
         }
         if question.status != QuestionStatus::Pending {
@@ -60,7 +60,7 @@ impl Operations {
             }
             Err(error) => return Err(error.into()),
         }
-        self.keep(caller, question.session).await;
+        self.record_use(caller, question.session).await;
         self.stored_question(&question.id).await
     }
 

@@ -13,13 +13,13 @@ use intercom_types::{
     Clearance, ClearanceExplanation, ClearanceStatus, List, Prompt, Question, QuestionStatus, Role, Session,
 };
 
-/// Lists hold this many items unless told otherwise.
+/// The default number of items in a list.
 const DEFAULT_LIMIT: usize = 100;
 const MAX_LIMIT: usize = 1000;
-/// Only so many of the sessions that began last are looked at, if ended ones count.
+/// The number of the newest sessions that are searched if ended ones count.
 const RECENT: usize = 50;
 
-/// Everything that bridges show of the ledger.
+/// Read access to the ledger for the bridges.
 #[derive(Debug, Clone)]
 pub struct ReadModel {
     ops: Operations,
@@ -27,7 +27,7 @@ pub struct ReadModel {
 }
 
 impl ReadModel {
-    /// From a viewer, secrets are hidden.
+    /// Returns the read model of a caller. Secrets are hidden from viewers.
     pub fn new(ops: Operations, caller: Caller) -> Self {
         Self { ops, caller }
     }
@@ -36,7 +36,7 @@ impl ReadModel {
         &self.caller
     }
 
-    /// By its id, its name, or the beginning of either.
+    /// Returns a session by its id, its name, or a prefix of either.
     pub async fn session(&self, typed: &str) -> Result<Option<Session>, OpError> {
         found(self.ops.session(&self.caller, typed).await)
     }
@@ -53,24 +53,24 @@ impl ReadModel {
         self.ops.explain(&self.caller, clearance).await
     }
 
-    /// A page of sessions, newest first.
+    /// Returns a page of sessions, newest first.
     pub async fn sessions(&self, query: SessionQuery) -> Result<List<Session>, OpError> {
         self.ops.sessions(&self.caller, query).await
     }
 
-    /// All that have not ended, newest first.
+    /// Returns all sessions that have not ended, newest first.
     pub async fn live_sessions(&self) -> Result<Vec<Session>, OpError> {
         let query = SessionQuery { limit: Some(MAX_LIMIT), ..SessionQuery::default() };
         Ok(self.sessions(query).await?.items)
     }
 
-    /// Those that began last, also if they have ended.
+    /// Returns the newest sessions, ended ones as well.
     pub async fn recent_sessions(&self) -> Result<Vec<Session>, OpError> {
         let query = SessionQuery { all: true, limit: Some(RECENT), ..SessionQuery::default() };
         Ok(self.sessions(query).await?.items)
     }
 
-    /// The riskiest first, of these the oldest.
+    /// Returns pending clearances: the riskiest first, of these the oldest.
     pub async fn pending_clearances(&self, session: Option<&str>) -> Result<Vec<Clearance>, OpError> {
         let (status, session) = (Some(ClearanceStatus::Pending), session.map(str::to_owned));
         let query = ClearanceQuery { status, session, limit: Some(MAX_LIMIT), ..ClearanceQuery::default() };
@@ -79,7 +79,7 @@ impl ReadModel {
         Ok(pending)
     }
 
-    /// The oldest first.
+    /// Returns pending questions, oldest first.
     pub async fn pending_questions(&self, session: Option<&str>) -> Result<Vec<Question>, OpError> {
         let (status, session) = (Some(QuestionStatus::Pending), session.map(str::to_owned));
         let query = QuestionQuery { status, session, limit: Some(MAX_LIMIT), cursor: None };
@@ -88,7 +88,7 @@ impl ReadModel {
         Ok(pending)
     }
 
-    /// The prompts of a session, newest first.
+    /// Returns the prompts of a session, newest first.
     pub async fn prompts(&self, session: &str) -> Result<Vec<Prompt>, OpError> {
         items(self.ops.prompts(&self.caller, session, PromptQuery::default()).await)
     }
@@ -102,7 +102,7 @@ impl ReadModel {
     }
 }
 
-/// `None` if there is no such thing. What cannot be read now is an error: it may be there all the same.
+/// Turns a missing item into `None`. A failed read stays an error, because the item may exist.
 fn found<T>(read: Result<T, OpError>) -> Result<Option<T>, OpError> {
     match read {
         Ok(thing) => Ok(Some(thing)),
@@ -111,13 +111,13 @@ fn found<T>(read: Result<T, OpError>) -> Result<Option<T>, OpError> {
     }
 }
 
-/// Nothing, if the session that they are of is not known any more.
+/// Turns a missing session into an empty list.
 fn items<T>(read: Result<List<T>, OpError>) -> Result<Vec<T>, OpError> {
     Ok(found(read)?.map(|list| list.items).unwrap_or_default())
 }
 
 impl Operations {
-    /// An answer as this caller may have it: for a viewer without anything that looks like a secret.
+    /// Returns an answer as this caller may see it: for a viewer without anything that looks like a secret.
     pub(super) async fn shown<T>(&self, caller: &Caller, answer: T) -> Result<T, OpError>
     where
         T: Serialize + DeserializeOwned + Send + 'static,
@@ -142,7 +142,7 @@ pub fn limit(asked: Option<usize>) -> Result<usize, OpError> {
     }
 }
 
-/// The one thing a person meant, or an error that helps.
+/// Returns the one item that a person meant, or an error with advice.
 pub fn require_one<T>(what: &str, typed: &str, found: IdLookup<T>) -> Result<T, OpError> {
     match found {
         IdLookup::One(item) => Ok(item),

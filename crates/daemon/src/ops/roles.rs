@@ -1,10 +1,10 @@
-//! The least role of each operation, stated once: bridges, `openapi.json` and the callers table take it from here.
+//! The least role of each operation, defined once: bridges, `openapi.json` and the callers table use it.
 
 use super::{Caller, OpError, Operations};
 use crate::config::AccessConfig;
 use intercom_types::Role;
 
-/// Everything that needs a role.
+/// The operations that need a role.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum OperationKind {
     /// Sessions, prompts, clearances and their explanations, questions, agents, policy, grants.
@@ -57,18 +57,18 @@ impl OperationKind {
     }
 }
 
-/// The least role for something.
+/// The least role for an operation.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum RequiredRole {
-    /// No role: everybody may, also without a name.
+    /// No role: also for callers without a name.
     Nothing,
     Role(Role),
-    /// The role that may start agents, by the configuration.
+    /// The role that may start agents, as configured.
     ToStart,
 }
 
 impl RequiredRole {
-    /// Unless the configuration says otherwise.
+    /// Returns the default role.
     pub fn usual(self) -> Option<Role> {
         match self {
             Self::Nothing => None,

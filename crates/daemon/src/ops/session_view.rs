@@ -16,27 +16,27 @@ pub(super) fn list<D, T>(page: RowPage<D>, view: impl Fn(D) -> T) -> List<T> {
     List { items: page.items.into_iter().map(view).collect(), next }
 }
 
-#[expect(clippy::cast_precision_loss, reason = "a process would have to run for ages")]
+#[expect(clippy::cast_precision_loss, reason = "only a process that runs for ages exceeds the precision")]
 fn process(seen: ObservedProcess) -> SessionProcess {
     let ObservedProcess { pid, parent, name, state, cpu_millis, memory_bytes } = seen;
     SessionProcess { pid, parent, name, state, cpu_seconds: cpu_millis as f64 / 1000.0, memory_bytes }
 }
 
-/// A session, with a look at its process where it has one.
+/// Returns a session, with the resource usage of its process if it has one.
 pub(super) fn session(record: SessionRecord, live: Option<&ProcessObserver>) -> Session {
     let processes = live.map(ProcessObserver::processes).unwrap_or_default();
     let processes = Some(processes.into_iter().map(process).collect());
     Session { processes, ..session_in_list(record, live) }
 }
 
-/// As [`session_in_list`], without what may be long.
+/// Returns the same as [`session_in_list`], without long fields.
 pub(super) fn session_in_brief(record: SessionRecord) -> Session {
     Session { stderr_tail: String::new(), controls: None, ..session_in_list(record, None) }
 }
 
-/// As [`session`], without what takes a while to find out.
+/// Returns the same as [`session`], without fields that take time to determine.
 pub(super) fn session_in_list(record: SessionRecord, live: Option<&ProcessObserver>) -> Session {
-    // What was kept on disk goes a moment before the one who looks at it.
+    // A process that is recorded as ended may be visible for another moment.
     let live = live.filter(|_| record.phase.is_live());
     let now = Time::now();
     let (why, standing) = (why(&record, now), standing(&record, now));
@@ -90,7 +90,7 @@ pub(super) fn session_in_list(record: SessionRecord, live: Option<&ProcessObserv
     }
 }
 
-/// As this caller may see it: what looks like a secret is hidden from viewers, and the card says so.
+/// Returns a clearance as this caller may see it: secrets are hidden from viewers, and the card says so.
 pub(super) fn clearance_for(role: Role, clearance: Clearance) -> Clearance {
     let mut view = with_action(clearance);
     if role > Role::Viewer {
@@ -112,26 +112,26 @@ pub(super) fn clearance_for(role: Role, clearance: Clearance) -> Clearance {
     view
 }
 
-/// The clearance with its action, which is not stored.
+/// Adds the action, which is not stored.
 pub(super) fn with_action(clearance: Clearance) -> Clearance {
     Clearance { action: action((&clearance).into()), ..clearance }
 }
 
-fn controls(told: &AgentInfo) -> Option<Controls> {
-    (told.controls != Controls::default()).then(|| told.controls.clone())
+fn controls(info: &AgentInfo) -> Option<Controls> {
+    (info.controls != Controls::default()).then(|| info.controls.clone())
 }
 
-fn spent(told: &AgentInfo) -> Option<Usage> {
-    let spent = &told.spent;
+fn spent(info: &AgentInfo) -> Option<Usage> {
+    let spent = &info.spent;
     let UsageTotals { turns, input_tokens, output_tokens, total_tokens, cost_micros, .. } = *spent;
     #[expect(clippy::cast_precision_loss, reason = "nobody spends that much")]
     let cost = cost_micros as f64 / 1e6;
-    let (currency, capped) = (spent.currency.clone(), told.capped.clone());
+    let (currency, capped) = (spent.currency.clone(), info.capped.clone());
     let usage = Usage { turns, input_tokens, output_tokens, total_tokens, cost, currency, capped };
     (*spent != UsageTotals::default()).then_some(usage)
 }
 
-/// `None` without anything to watch.
+/// Returns the agent's standing; `None` if there is nothing to watch.
 fn standing(record: &SessionRecord, now: Time) -> Option<AgentStanding> {
     let watched = &record.watch_state;
     let by_phase = match record.phase {
@@ -154,7 +154,7 @@ fn standing(record: &SessionRecord, now: Time) -> Option<AgentStanding> {
     })
 }
 
-/// Why it is in its phase, or how its agent stands if that says more.
+/// Returns the reason of the phase, or the agent's condition if that says more.
 fn why(record: &SessionRecord, now: Time) -> String {
     let standing = record.watch_state.standing.as_ref();
     let standing = standing.filter(|_| matches!(record.phase, Phase::Working | Phase::Idle));

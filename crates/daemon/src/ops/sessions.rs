@@ -22,12 +22,12 @@ use intercom_types::{
 pub struct SessionQuery {
     #[serde(default)]
     pub all: bool,
-    /// Also those that have ended and failed, until an operator has seen that.
+    /// Includes sessions that have ended and failed, until an operator has seen that.
     #[serde(default)]
     pub failed: bool,
-    /// Only those of this workspace: its path, exactly.
+    /// Only sessions of this workspace, which is an exact path.
     pub workspace: Option<String>,
-    /// Leaves out each `stderr_tail` and `controls`, which may be long; `GET /sessions/{id}` has them.
+    /// Omits each `stderr_tail` and `controls`, which may be long; `GET /sessions/{id}` has them.
     #[serde(default)]
     pub brief: bool,
     pub limit: Option<usize>,
@@ -104,10 +104,10 @@ impl Operations {
                 .naming(&record),
             refused => refused.into(),
         })?;
-        self.kept_view(caller, record.id).await
+        self.view_after_use(caller, record.id).await
     }
 
-    /// Another agent for a deferred session that has had no process.
+    /// Chooses another agent for a deferred session that has had no process.
     pub async fn change_agent(
         &self,
         caller: &Caller,
@@ -117,10 +117,10 @@ impl Operations {
         self.admit(caller, OperationKind::ChangeAgent)?;
         let id = self.session_record(typed).await?.id;
         self.supervisor().change_agent(id, change.agent, caller.name.clone()).await?;
-        self.kept_view(caller, id).await
+        self.view_after_use(caller, id).await
     }
 
-    /// Sets the limit of its permissions. Whoever may decide may let more be decided.
+    /// Sets the preset. A caller who may decide may also widen it.
     pub async fn change_preset(
         &self,
         caller: &Caller,
@@ -132,10 +132,10 @@ impl Operations {
         let preset = parse_preset(&change.preset)?;
         let may_widen = caller.role >= Role::Approver;
         self.supervisor().set_preset(id, preset, may_widen, caller.name.clone()).await?;
-        self.kept_view(caller, id).await
+        self.view_after_use(caller, id).await
     }
 
-    /// Ends its processes; returns when its tree is gone.
+    /// Ends its processes; returns when the process tree is gone.
     pub async fn stop(&self, caller: &Caller, typed: &str, mode: StopMode) -> Result<StopResult, OpError> {
         let operation = match mode {
             StopMode::Stop => OperationKind::StopSession,
@@ -144,7 +144,7 @@ impl Operations {
         self.admit(caller, operation)?;
         let record = self.session_record(typed).await?;
         let stopped = self.supervisor().stop(record.id, mode, caller.name.clone()).await?;
-        // Without a store that works, the log does not know yet that it has ended.
+        // If the store does not work, the log does not have the end yet.
         let phase =
             if stopped.unrecorded { Phase::Ended } else { self.session_record(&record.id).await?.phase };
         Ok(StopResult {
@@ -156,23 +156,23 @@ impl Operations {
         })
     }
 
-    /// Removes a session that has ended, with its log.
+    /// Removes an ended session, with its log.
     pub async fn remove(&self, caller: &Caller, typed: &str) -> Result<(), OpError> {
         self.admit(caller, OperationKind::RemoveSession)?;
         let record = self.session_record(typed).await?;
         if self.supervisor().remove(&record, caller.name.clone()).await? {
             return Ok(());
         }
-        let message = "the session has not ended: only one that has can be removed";
+        let message = "the session has not ended; only ended sessions can be removed";
         Err(OpError::conflict("running", message).hint("`intercom stop` ends it"))
     }
 
-    /// The session that a person meant.
+    /// Returns the session that a person meant.
     pub async fn session_record(&self, typed: &str) -> Result<SessionRecord, OpError> {
         require_one("session", typed, self.store().session(typed.to_owned()).await?)
     }
 
-    /// The session that a person named, if they named one.
+    /// Returns the id of the session that a person named, if they named one.
     pub async fn session_id(&self, typed: Option<String>) -> Result<Option<SessionId>, OpError> {
         Ok(match typed {
             Some(typed) => Some(self.session_record(&typed).await?.id),
@@ -180,7 +180,7 @@ impl Operations {
         })
     }
 
-    /// Hands a command to a session. A refusal names the session in its hint.
+    /// Passes a command to a session. The hint of a refusal contains the session's name.
     pub(super) async fn command(
         &self,
         session: &SessionRecord,
@@ -190,17 +190,17 @@ impl Operations {
         done.map_err(|error| OpError::from(error).naming(session))
     }
 
-    /// A person's deed shows that somebody needs the session: it does not end when the ACP client that started it leaves.
-    pub(super) async fn keep(&self, caller: &Caller, session: SessionId) {
+    /// Records that a person uses the session: it does not end when the ACP client that started it leaves.
+    pub(super) async fn record_use(&self, caller: &Caller, session: SessionId) {
         if !caller.is_acp_client() {
             self.supervisor().keep_session(session, caller.name.clone()).await;
         }
     }
 
-    /// The session after something was done to it.
-    pub(super) async fn kept_view(&self, caller: &Caller, id: SessionId) -> Result<Session, OpError> {
+    /// Returns the session after a change to it.
+    pub(super) async fn view_after_use(&self, caller: &Caller, id: SessionId) -> Result<Session, OpError> {
         let session = self.view(id).await?;
-        self.keep(caller, id).await;
+        self.record_use(caller, id).await;
         Ok(session)
     }
 
@@ -210,12 +210,13 @@ impl Operations {
     }
 }
 
-/// Everything that lets a caller run any program is for admins: they have chosen the commands of the profiles.
+/// Checks the start. Everything that lets a caller run arbitrary programs is for admins, who choose the commands of the
+/// profiles.
 fn may_start(caller: &Caller, start: &NewSession) -> Result<(), OpError> {
     let servers =
         start.mcp_servers.as_ref().and_then(Raw::objects).is_some_and(|servers| !servers.is_empty());
     let beyond = [
-        ("a command of one's own", start.command.is_some()),
+        ("a custom command", start.command.is_some()),
         ("`env`", !start.env.is_empty()),
         ("`mcp_servers`", servers),
     ];
@@ -245,6 +246,6 @@ fn parse_on_client_left(text: &str) -> Result<OnClientLeft, OpError> {
 fn parse_preset(text: &str) -> Result<Preset, OpError> {
     Preset::parse(text).ok_or_else(|| {
         let known = Preset::ALL.map(Preset::as_str).join(", ");
-        OpError::bad_request(format!("preset: `{text}` is none of {known}"))
+        OpError::bad_request(format!("preset: `{text}` is unknown, use one of {known}"))
     })
 }

@@ -1,4 +1,4 @@
-//! Settings of an agent, and the sessions that it remembers itself.
+//! Settings of an agent, and the list of its own sessions.
 
 use std::time::Duration;
 
@@ -12,14 +12,14 @@ use intercom_types::{
     SettingWait,
 };
 
-/// Events of the log that are looked at in one go.
-const MANY: usize = 1000;
-/// The time that an agent has to agree.
-const AGREEING: Duration = Duration::from_secs(30);
-/// The time that an agent has to remember.
-const REMEMBERING: Duration = Duration::from_secs(10);
+/// The number of events in one read of the log.
+const PAGE: usize = 1000;
+/// The longest wait for the agent's answer to a change.
+const ANSWER_LIMIT: Duration = Duration::from_secs(30);
+/// The longest wait for the agent's list of sessions.
+const LIST_LIMIT: Duration = Duration::from_secs(10);
 
-/// The result of a change, with the agent's answer if the caller wanted to wait for it.
+/// The result of a change, with the agent's answer if the caller waits for it.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum SettingResult {
     Sent(SettingSent),
@@ -46,12 +46,12 @@ impl Operations {
             }
         };
         let record = self.session_record(typed).await?;
-        let (session, mut ear) = (record.id, self.bell().listen());
-        let after = ear.newest();
+        let (session, mut listener) = (record.id, self.bell().listen());
+        let after = listener.newest();
         let done = self.command(&record, SessionInput::Set { set, by: caller.name.clone() }).await?;
         let done = match (wait, done.set) {
             (Some(SettingWait::Agent), Some(set)) => {
-                let answered = tokio::time::timeout(AGREEING, self.agreed(session, set, after, ear));
+                let answered = tokio::time::timeout(ANSWER_LIMIT, self.agreed(session, set, after, listener));
                 let answer = answered.await.map_err(|_| silent())??;
                 SettingResult::Agreed(SettingAgreed { session, set, answer })
             }
@@ -60,50 +60,50 @@ impl Operations {
                 SettingResult::Sent(SettingSent { session, set, delivery })
             }
         };
-        self.keep(caller, session).await;
+        self.record_use(caller, session).await;
         Ok(done)
     }
 
-    /// The sessions that the agent itself remembers, as it names them.
+    /// Returns the agent's own sessions, in its own format.
     pub async fn agent_sessions(&self, caller: &Caller, typed: &str) -> Result<Value, OpError> {
         self.admit(caller, OperationKind::ListAgentSessions)?;
         let record = self.session_record(typed).await?;
-        let (session, mut ear) = (record.id, self.bell().listen());
-        let after = ear.newest();
+        let (session, mut listener) = (record.id, self.bell().listen());
+        let after = listener.newest();
         self.command(&record, SessionInput::List { by: caller.name.clone() }).await?;
         let answered = async {
             loop {
-                let page = self.store().events(Some(after), Some(session), MANY).await?.unwrap_or_default();
+                let page = self.store().events(Some(after), Some(session), PAGE).await?.unwrap_or_default();
                 let answers = [Some(EventKind::AgentSessions), Some(EventKind::SettingRefused)];
-                let told = page.iter().find(|event| answers.contains(&event.known_kind()));
-                if let Some(event) = told {
+                let found = page.iter().find(|event| answers.contains(&event.known_kind()));
+                if let Some(event) = found {
                     return Ok::<_, OpError>(
                         serde_json::from_str(event.data.as_str()).unwrap_or(Value::Null),
                     );
                 }
-                ear.wait_for_ring().await;
+                listener.wait_for_ring().await;
             }
         };
-        let sessions = tokio::time::timeout(REMEMBERING, answered).await.map_err(|_| silent())??;
-        self.keep(caller, session).await;
+        let sessions = tokio::time::timeout(LIST_LIMIT, answered).await.map_err(|_| silent())??;
+        self.record_use(caller, session).await;
         Ok(sessions)
     }
 
-    /// The agent's answer to a change.
+    /// Returns the agent's answer to a change.
     async fn agreed(
         &self,
         session: SessionId,
         set: u64,
         mut after: u64,
-        mut ear: BellListener,
+        mut listener: BellListener,
     ) -> Result<Raw, OpError> {
-        let gone = || OpError::conflict("ended", "the agent ended before it answered");
+        let ended = || OpError::conflict("ended", "the agent ended before it answered");
         loop {
-            let page = self.store().events(Some(after), Some(session), MANY).await?.unwrap_or_default();
+            let page = self.store().events(Some(after), Some(session), PAGE).await?.unwrap_or_default();
             after = page.last().map_or(after, |event| event.seq);
             for event in &page {
                 match event.event() {
-                    Event::AgentExited(_) => return Err(gone()),
+                    Event::AgentExited(_) => return Err(ended()),
                     Event::SettingAccepted(accepted) if accepted.set == Some(set) => {
                         return Ok(accepted.result);
                     }
@@ -115,8 +115,8 @@ impl Operations {
                     _ => {}
                 }
             }
-            if page.is_empty() && !ear.wait_for_ring().await {
-                return Err(gone());
+            if page.is_empty() && !listener.wait_for_ring().await {
+                return Err(ended());
             }
         }
     }

@@ -1,4 +1,4 @@
-//! Orders to a running agent, and the watch over it: nudge, interrupt, snooze, ladder, an acknowledged failure.
+//! Orders to a running agent, and its supervision: nudge, interrupt, snooze, ladder, acknowledged failure.
 
 use std::time::Duration;
 
@@ -9,7 +9,7 @@ use intercom_types::{
     NudgeRequest, Session, SnoozeRequest, Time, parse_duration,
 };
 
-/// Whoever wants more peace than this turns the ladder off.
+/// The longest snooze; the ladder can be turned off instead.
 const LONGEST_SNOOZE: Duration = Duration::from_hours(30 * 24);
 
 impl Operations {
@@ -26,7 +26,7 @@ impl Operations {
         let input = SessionInput::Nudge { message: message.clone(), by: caller.name.clone() };
         let done = self.command(&record, input).await?;
         let delivery = arrived(done.arrival.outcome().await);
-        self.keep(caller, record.id).await;
+        self.record_use(caller, record.id).await;
         Ok(NudgeAnswer { session: record.id, message, delivery })
     }
 
@@ -46,11 +46,11 @@ impl Operations {
             Some(false) => Some(Delivery::Pending),
             _ => done.arrival.outcome().await,
         };
-        self.keep(caller, record.id).await;
+        self.record_use(caller, record.id).await;
         Ok(InterruptAnswer { session: record.id, reason, delivery: arrived(delivery) })
     }
 
-    /// Reading a session is no acknowledgement: scripts read, too. Whoever shows it to an operator says so here.
+    /// Records that an operator has seen a failure. Reading a session does not count, because scripts read, too.
     pub async fn acknowledge_failure(
         &self,
         caller: &Caller,
@@ -64,10 +64,10 @@ impl Operations {
         if record.failed.is_some() {
             self.supervisor().mark_seen(record.id, at, caller.name.clone()).await?;
         }
-        self.kept_view(caller, record.id).await
+        self.view_after_use(caller, record.id).await
     }
 
-    /// No steps about a stall for a while.
+    /// Suspends the steps against a stall for a while.
     pub async fn snooze(
         &self,
         caller: &Caller,
@@ -86,10 +86,10 @@ impl Operations {
             }
         };
         self.command(&record, SessionInput::Snooze { until, by: caller.name.clone() }).await?;
-        self.kept_view(caller, record.id).await
+        self.view_after_use(caller, record.id).await
     }
 
-    /// Sets the steps that are taken when it is stuck.
+    /// Sets the ladder of steps against a stall.
     pub async fn change_ladder(
         &self,
         caller: &Caller,
@@ -100,7 +100,7 @@ impl Operations {
         let record = self.session_record(typed).await?;
         let choice = parse_ladder(&change.ladder)?;
         self.command(&record, SessionInput::Ladder { choice, by: caller.name.clone() }).await?;
-        self.kept_view(caller, record.id).await
+        self.view_after_use(caller, record.id).await
     }
 }
 
@@ -108,7 +108,8 @@ pub(super) fn parse_ladder(text: &str) -> Result<LadderChoice, OpError> {
     LadderChoice::parse(text).map_err(|why| OpError::bad_request(format!("ladder: {why}")))
 }
 
-/// An agent that went before it took the message has closed its stdin, whichever we heard of first.
+/// Returns the delivery. An agent that ended before it took the message has closed its stdin, whichever event arrived
+/// first.
 pub(super) fn arrived(delivery: Option<Delivery>) -> Delivery {
     delivery.unwrap_or_else(|| Delivery::Failed(Delivery::STREAM_CLOSED.to_owned()))
 }

@@ -1,7 +1,43 @@
-//! The task that owns one session: turns what happens into inputs, commits what the state machine records, then
-//! performs what it asks for. Nothing is performed or answered before it is in the log.
+//! The task that owns one session.
 //!
-//! Commands come first, then news of the process, then its output, a bounded batch at a time.
+//! # Theory of operation
+//!
+//! ```text
+//!  operators ─► inbox (1024) ───────┐
+//!  shim ─► process events (512) ────┤          inputs                 one write
+//!  host calls, reassessment ────────┼─► actor ───────► SessionState ───────────► store
+//!  clocks: expiry, next look ───────┤     ▲             (pure)                     │ committed
+//!  journal ─► output (4 × 64 KiB) ──┘     └── perform: send, stop, host calls ◄────┘
+//! ```
+//!
+//! **Ownership.** The task owns the [`SessionState`], the driver, the framer and the [`AgentProcess`]. Everybody else
+//! holds a [`SessionHandle`] and sends commands; nothing outside of the task reads or writes the state. The state
+//! machine has no clock and no I/O: the task supplies time, randomness, the watch policy and assessments, and performs
+//! the effects.
+//!
+//! **Log first.** Every input becomes events, outgoing messages and, if the state changed, a snapshot: one
+//! [`SessionWrite`], which the store commits as a whole. Only after the commit are messages sent, processes stopped,
+//! host calls started and callers answered. A daemon that is killed before the commit has done nothing; one that is
+//! killed after it repeats the effect at its next start, and the shim ignores message numbers that it has already
+//! accepted. The one exception is a stop while the store cannot be written (`unrecorded.rs`): it is performed at once
+//! and recorded with the next write.
+//!
+//! **Order.** The `select!` of `SessionActor::turn` is biased: commands, then process events, host call results,
+//! policy rulings, clocks, and output last. Each branch runs to its end before the next one begins, so that inputs
+//! never interleave. All branches are cancel-safe receives: a branch that loses has consumed nothing.
+//!
+//! **Bounds.** A full inbox answers `Overloaded`. Output is taken in batches of at most `BATCH_BYTES` and
+//! `BATCH_ROWS`. It is not read at all while too many messages, requests or host calls are open, or while the disk is
+//! nearly full: it then stays in the journal, and when the journal is full the agent waits in its pipe. The channel to
+//! the shim is unbounded, but the state machine limits the messages in flight.
+//!
+//! **Nothing is lost.** The offset up to which output was consumed is part of the write that records its events, and
+//! the journal is trimmed only after that commit: a new daemon reads on from exactly there. Messages stay in the
+//! store's outbox until the shim acknowledges them. Events that have happened cannot be refused, so they are retried
+//! until the store takes them; commands are tried once and otherwise leave state and driver as they were.
+//!
+//! **Panics.** A panic in a command or in a line of output is caught, and state and driver are restored from a copy. A
+//! panic elsewhere ends the task; the supervisor ends the agent and records that.
 
 use std::collections::{BTreeMap, VecDeque};
 use std::sync::Arc;
@@ -32,13 +68,15 @@ mod rejections;
 mod terminals;
 mod unrecorded;
 
-/// Events in one write of bulk output.
+/// The maximum number of lines in one write of bulk output.
 const BATCH_ROWS: usize = 1000;
-/// Output taken in one go, whole chunks.
+/// The size of a batch of output, rounded up to whole chunks.
 const BATCH_BYTES: usize = 256 * 1024;
 /// The time that a file system may take to resolve a path.
 const ASSESSING: Duration = Duration::from_secs(2);
+/// The longest sleep until a time of day is compared with the clock again.
 const LOOK_AT_CLOCK: Duration = Duration::from_secs(30);
+/// The first delay before a failed write is retried; it doubles up to `RETRY_LAST`.
 const RETRY_FIRST: Duration = Duration::from_millis(50);
 const RETRY_LAST: Duration = Duration::from_secs(2);
 
@@ -51,11 +89,11 @@ pub struct ProcessPlan {
     pub ladder: StopLadder,
     pub assessor: Arc<dyn RequestAssessor>,
     pub startup_timeout: Duration,
-    /// The description from which the session is started again later, in the supervisor's own form.
+    /// The description from which the session is started again later, in the supervisor's format.
     pub launch: String,
-    /// A hash of its command line.
+    /// A hash of the agent's command line.
     pub command_fingerprint: String,
-    /// True if the session is resumed after the machine was restarted.
+    /// True if the session is resumed after a restart of the machine.
     pub resume_after_reboot: bool,
     /// Returns the plan for the generation with this number.
     pub next_plan: Arc<dyn Fn(u32) -> ProcessPlan + Send + Sync>,
@@ -77,26 +115,26 @@ impl std::fmt::Debug for ProcessPlan {
 /// The ways in which a session's task begins.
 #[derive(Debug)]
 pub enum TaskBeginning {
-    /// With a launch or a resume.
+    /// A launch or a resume.
     New(SessionInput),
-    /// With a process that an earlier daemon started.
+    /// A process that an earlier daemon started and that still runs, or whose end was found.
     Found(Box<FoundProcess>),
-    /// With one that an earlier daemon started and that cannot be found any more.
+    /// A process that an earlier daemon started and that cannot be found any more, with the reason.
     Lost(String),
-    /// Without one, and there will be one: later, or at once.
+    /// No process: the session waits for a restart or for its first prompt.
     Resting,
 }
 
-/// A process that was found, and how far the log goes.
+/// A process that was found, and the extent of the log.
 #[derive(Debug)]
 pub struct FoundProcess {
     pub process: AgentProcess,
     pub consumed: u64,
-    /// Messages that were recorded and not known to have arrived.
+    /// Messages that were recorded and whose arrival is not known.
     pub outbox: Vec<(u64, Vec<u8>)>,
 }
 
-/// Why a session did not come to run.
+/// The reasons why a session does not run after its start.
 #[derive(Debug, thiserror::Error)]
 pub enum StartError {
     #[error("{0}")]
@@ -107,7 +145,7 @@ pub enum StartError {
     Command(#[from] CommandError),
 }
 
-/// Sleeps until then, by the wall clock: what is told to people is a time of day.
+/// Sleeps until `at` by the wall clock, because people are shown times of day; never returns without one.
 async fn until(at: Option<Time>) {
     let Some(at) = at else { return std::future::pending().await };
     loop {
@@ -115,7 +153,7 @@ async fn until(at: Option<Time>) {
         if left == 0 {
             return;
         }
-        // Looked at again now and then: the clock may be set, or the machine sleep.
+        // Short sleeps: the clock may be set and the machine may be suspended, and a timer notices neither.
         tokio::time::sleep(Duration::from_millis(left).min(LOOK_AT_CLOCK)).await;
     }
 }
@@ -133,16 +171,16 @@ pub type StartReceiver = oneshot::Receiver<Result<(), StartError>>;
 #[derive(Default)]
 struct PendingReplies {
     starting: Option<oneshot::Sender<Result<(), StartError>>>,
-    /// The command that had the first process of a deferred session started.
+    /// The sender of the delivery report for the command that started the first process of a deferred session.
     first_start: Option<DeliverySender>,
-    /// The commands that wait to hear that a message has arrived, by the message's number.
+    /// The commands that wait for the delivery of a message, by the message's number.
     arrivals: Vec<(u64, DeliverySender)>,
     stoppers: Vec<oneshot::Sender<Result<StopOutcome, CommandError>>>,
-    /// What the stoppers are told once the process is gone.
+    /// The answer to the stoppers once the process is gone.
     stopped: StopOutcome,
 }
 
-/// The owner of one session, before it runs.
+/// The owner of one session.
 pub struct SessionActor {
     state: SessionState,
     plan: ProcessPlan,
@@ -153,21 +191,21 @@ pub struct SessionActor {
     process: Option<AgentProcess>,
     output: output::OutputCursor,
     replies: PendingReplies,
-    /// A stop that was carried out while the store did not work: recorded with whatever is recorded next.
+    /// The events of a stop that was performed while the store could not be written; recorded with the next write.
     unrecorded: Vec<StepEffect>,
-    /// News that came while an earlier write was tried again. Bounded: at most what is under way, and the exit.
+    /// Process events that arrived while a write was retried. Bounded: at most the messages in flight and the exit.
     deferred_news: VecDeque<ProcessEvent>,
-    /// The launch description goes into the first snapshot.
+    /// The launch description, until a snapshot with it is committed.
     launch: Option<String>,
-    /// The store and this session disagree: nothing more can be recorded.
+    /// True if the store and this session disagree: nothing more can be recorded.
     abandoned: bool,
-    /// A look at its processes that the system has not finished.
+    /// A look at the processes that the system has not finished.
     looking: Option<tokio::task::JoinHandle<Option<ProcessActivity>>>,
     /// The host calls that run for the agent.
     host_calls: host_calls::RunningHostCalls,
-    /// Pending clearances under another policy.
+    /// The reassessment of pending clearances after a change of policy.
     reassessment: reassess::PolicyReassessment,
-    /// The daemon goes and the agent stays. Of this session alone.
+    /// Cancelled when this session's task must end and leave its agent running.
     leave: CancellationToken,
 }
 
@@ -177,11 +215,11 @@ impl std::fmt::Debug for SessionActor {
     }
 }
 
-/// The result of a task that is over and whose session is free to be resumed; `stoppers` are told of it.
+/// The result of a task that has ended; its session may be resumed once `stoppers` are notified.
 #[derive(Debug)]
 pub struct TaskExit {
     stoppers: Vec<oneshot::Sender<Result<StopOutcome, CommandError>>>,
-    /// `None` if the session's process lives on.
+    /// `None` if the session's process still runs.
     stopped: Option<StopOutcome>,
 }
 
@@ -189,7 +227,7 @@ impl TaskExit {
     pub fn notify_stoppers(self) {
         for reply in self.stoppers {
             let result = self.stopped.clone().ok_or(CommandError::Refused(CommandRefusal::Left));
-            reply.send(result).ok(); // the caller may have gone
+            reply.send(result).ok(); // the caller may have hung up
         }
     }
 }
@@ -227,9 +265,11 @@ impl SessionActor {
         (actor, handle, started)
     }
 
-    /// Lives as long as the session's process, or until it is told to leave it alone.
+    /// Runs until the session's process has ended, or until the daemon leaves the agent running.
     pub async fn run(mut self, beginning: TaskBeginning) -> TaskExit {
         match &beginning {
+            // A new process inherits only the driver's lasting knowledge; for the same process all of it is restored,
+            // with the requests that are not answered yet.
             TaskBeginning::New(_) => self.plan.driver.inherit(self.state.driver()),
             TaskBeginning::Found(_) | TaskBeginning::Lost(_) | TaskBeginning::Resting => {
                 self.plan.driver.restore(self.state.driver());
@@ -262,6 +302,8 @@ impl SessionActor {
                 }
             }
             let leave = self.leave.clone();
+            // An end that is not recorded yet keeps the task alive: stopped callers are answered, but the log must
+            // follow.
             while (!self.state.is_ended() || !self.unrecorded.is_empty())
                 && !self.abandoned
                 && !leave.is_cancelled()
@@ -273,22 +315,24 @@ impl SessionActor {
         self.into_task_exit().await
     }
 
-    /// One thing that happens.
+    /// Handles one event.
     async fn turn(&mut self) {
+        // Before anything new: this write has happened and every later one builds on it.
         if !self.unrecorded.is_empty() {
             return self.absorb(Vec::new(), None).await;
         }
+        // Events that a retried write held up come before new ones, in the order of their arrival.
         if let Some(news) = self.deferred_news.pop_front() {
             return self.handle_news(news).await;
         }
         if self.process.is_none() && (self.state.resting().is_some() || self.state.is_deferred()) {
             return self.rest().await;
         }
-        // Who is not listened to cannot be told from who is silent.
+        // Nothing is read while reading is paused, so silence is not the agent's fault: no look, no stall.
         let paused = *self.paused.borrow();
         let due = self.state.next_due(Time::now(), &self.watch_policy()).filter(|_| !paused);
         let Some(process) = &mut self.process else {
-            // Unreachable by construction; ending beats hanging.
+            // Unreachable by construction. Ending the session is better than a task that waits for ever.
             let reason = "the process was lost".to_owned();
             return self
                 .absorb(
@@ -299,6 +343,8 @@ impl SessionActor {
         };
         let may_read = self.state.may_read() && !paused;
         tokio::select! {
+            // Biased: a flood of output must not delay a stop, and an acknowledgement must be handled before the output
+            // that it caused. Output cannot starve the others, because each batch is bounded.
             biased;
             Some(message) = self.mailbox.inbox.recv() => self.serve(message).await,
             Some(news) = process.events.recv() => self.handle_news(news).await,
@@ -306,6 +352,7 @@ impl SessionActor {
             step = self.reassessment.next() => self.reassessed(step).await,
             () = until(self.state.next_expiry()) => self.absorb(vec![SessionInput::Expire], None).await,
             () = until(due) => self.look().await,
+            // Leftover lines of the last batch before new output, so that `buf` does not grow beyond a batch.
             () = std::future::ready(()), if may_read && self.output.more => self.digest().await,
             Some(chunk) = process.output.recv(), if may_read => {
                 self.output.buf.extend_from_slice(&chunk);
@@ -315,9 +362,9 @@ impl SessionActor {
                 self.digest().await;
             }
             () = self.leave.cancelled() => {}
-            // Woken to look again whether there is room on the disk.
+            // Space on the disk has changed: the deadlines begin anew, and the next turn decides about reading.
             Ok(()) = self.paused.changed() => self.absorb(vec![SessionInput::Listening], None).await,
-            // Its output is at an end, and there is nothing to do until its exit is told.
+            // Its output has ended, and only the exit is missing.
             else => std::future::pending().await,
         }
     }
@@ -332,6 +379,7 @@ impl SessionActor {
                 ProcessEvent::Exited(exit) => process_exit = Some(exit),
             }
             let process = self.process.as_mut().filter(|_| process_exit.is_none());
+            // Acknowledgements come in bursts: one write for all that are there.
             next = self.deferred_news.pop_front().or_else(|| process?.events.try_recv().ok());
         }
         self.settle(settled).await;
@@ -340,7 +388,8 @@ impl SessionActor {
         }
     }
 
-    /// Messages that have arrived, or never will, and why.
+    /// Records messages that have arrived, or that never will, with the cause, and notifies the callers that wait for
+    /// them.
     async fn settle(&mut self, settled: Vec<(u64, Option<String>)>) {
         if settled.is_empty() {
             return;
@@ -354,24 +403,25 @@ impl SessionActor {
         });
         self.absorb_with(inputs.collect(), None, outgoing).await;
         failpoint::visit("news.committed");
-        // Messages are settled in order: what is below the last one is settled too.
+        // Messages are settled in order, so everything up to the last one is settled.
         let last = causes.last_key_value().map(|(n, _)| *n);
         for (n, on_its_way) in self.replies.arrivals.extract_if(.., |(n, _)| Some(*n) <= last) {
             let delivery = match causes.remove(&n) {
                 Some(Some(cause)) => Delivery::Failed(cause),
                 _ => Delivery::Delivered,
             };
-            on_its_way.send(delivery).ok(); // the caller may have gone
+            on_its_way.send(delivery).ok(); // the caller may have hung up
         }
     }
 
-    /// A request for a clearance is looked at before it is recorded.
+    /// Assesses a request for a clearance before it is recorded, so that its risk and its ruling are part of the same
+    /// event.
     fn assessed(&self, ask: ClearanceRequest) -> impl Future<Output = SessionInput> + Send + use<> {
         let (assessor, spec, asked) =
             (Arc::clone(&self.plan.assessor), self.state.spec().clone(), ask.clone());
         let (fallback, who) = (Arc::clone(&assessor), spec.clone());
-        // With nothing to look at but its words, it takes no time. Otherwise on a thread of its own: it may follow links on a
-        // file system that takes its time.
+        // A request that consists of words only is assessed at once. Others may follow links on a slow file system, so
+        // they are assessed on a blocking thread, with a time limit: a hanging mount must not stop the session.
         let simple = ask.file_path.is_none() && ask.diff.is_none() && ask.command.is_none();
         let at_once = simple.then(|| assessor.assess(&spec, &asked));
         let assessing =
@@ -383,14 +433,14 @@ impl SessionActor {
                 None => later.await,
             };
             let assessed = assessed.unwrap_or_else(|| {
-                tracing::error!("a request could not be assessed: people are asked");
+                tracing::error!("a request could not be assessed in time; people decide");
                 fallback.unassessed(&who)
             });
             SessionInput::ClearanceRequested(Box::new(ask), Box::new(assessed))
         }
     }
 
-    /// Only what is limited is counted.
+    /// Returns the spending of other sessions today. Without spending and without a limit nothing is counted.
     fn spent_elsewhere(&self, watch_policy: &WatchPolicy) -> u64 {
         let spent = &self.state.agent_info().spent;
         if spent.cost_micros == 0 && watch_policy.spend.per_day.is_none() {
@@ -415,7 +465,7 @@ impl SessionActor {
         self.absorb_with(inputs, consumed, Vec::new()).await;
     }
 
-    /// Commits events that have happened and cannot be refused, however long it takes. Meanwhile commands are
+    /// Commits events that have happened and cannot be refused, however long that takes. Meanwhile commands are
     /// refused.
     async fn absorb_with(
         &mut self,
@@ -423,6 +473,7 @@ impl SessionActor {
         consumed: Option<u64>,
         outgoing: Vec<OutgoingChange>,
     ) {
+        // An earlier stop that is not recorded yet precedes these events.
         let mut effects = std::mem::take(&mut self.unrecorded);
         effects.reserve(inputs.len() + 4);
         let watch_policy = self.watch_policy();
@@ -431,7 +482,7 @@ impl SessionActor {
             let settings = self.plan.step_settings(&watch_policy, spent_elsewhere);
             let stepped = commit::step(&mut self.state, settings, input, &mut effects);
             if let Err(refused) = stepped {
-                tracing::error!(%refused, "what happened was refused");
+                tracing::error!(%refused, "an event was refused");
             }
         }
         self.warn(&effects);
@@ -439,7 +490,7 @@ impl SessionActor {
         self.commit(write, todo, consumed).await;
     }
 
-    /// Writes until it is written, then performs.
+    /// Writes until the store accepts it, then performs the actions.
     async fn commit(&mut self, write: SessionWrite, todo: Vec<AfterCommit>, consumed: Option<u64>) {
         if write.is_empty() {
             return; // a look that found nothing new
@@ -448,10 +499,10 @@ impl SessionActor {
         let mut delay = RETRY_FIRST;
         while let Err(error) = self.store.write(Arc::clone(&write)).await {
             match error {
-                StoreError::Unavailable(_) => tracing::warn!(%error, "will try again"),
+                StoreError::Unavailable(_) => tracing::warn!(%error, "a write failed, will try again"),
                 error => {
-                    // Going on would answer the agent with what is not recorded.
-                    tracing::error!(%error, "the session cannot go on");
+                    // Continuing would answer the agent with things that are not recorded.
+                    tracing::error!(%error, "the store refused the session's events; its agent is killed");
                     self.abandoned = true;
                     let process = self.process.take();
                     tokio::join!(self.abandon_host_calls(), async {
@@ -465,7 +516,9 @@ impl SessionActor {
             self.refuse_for(delay).await;
             delay = (delay * 2).min(RETRY_LAST);
         }
+        // The snapshot with the launch description is committed; later ones need not repeat it.
         self.launch = None;
+        // Only now may the shim drop this part of the journal: the log has its events.
         if let (Some(process), Some(consumed)) = (&mut self.process, consumed) {
             process.consumed(consumed);
         }
@@ -479,9 +532,10 @@ impl SessionActor {
         consumed: Option<u64>,
     ) -> (SessionWrite, Vec<AfterCommit>) {
         let (mut write, todo) = commit::prepare(&mut self.state, effects, Some(encoder(&mut self.plan)));
+        // Settled before sent: a number is freed before the same write uses new ones.
         write.outgoing.splice(0..0, outgoing);
         write.consumed = consumed.or(write.consumed);
-        // What a driver remembers goes with how far it has read.
+        // The driver's state belongs to the position in the output up to which it has read: both are stored together.
         if write.snapshot.is_some() && self.state.driver().is_some() {
             write.consumed.get_or_insert(self.output.consumed);
         }
@@ -493,6 +547,7 @@ impl SessionActor {
 
     fn perform(&mut self, todo: Vec<AfterCommit>) {
         for todo in todo {
+            // Without a process there is nobody to send to; the message is in the outbox and fails with the exit.
             let Some(process) = &mut self.process else { continue };
             match todo {
                 AfterCommit::Send { n, message } => process.send(n, message),
@@ -511,7 +566,7 @@ impl SessionActor {
 
     fn answer_start(&mut self, result: Result<(), StartError>) {
         if let Some(starting) = self.replies.starting.take() {
-            starting.send(result).ok(); // the caller may have gone; the session lives on
+            starting.send(result).ok(); // the caller may have hung up; the session continues
         }
     }
 

@@ -1,4 +1,4 @@
-//! From effects to one write of the store and what is done after it is committed.
+//! The conversion of effects into one write of the store, and the actions after its commit.
 
 use std::time::Duration;
 
@@ -25,13 +25,13 @@ pub(super) struct MessageEncoder<'a> {
 }
 
 impl MessageEncoder<'_> {
-    /// Nothing at all, if the protocol has no words for it.
+    /// Returns the message's bytes; none if the protocol has no such message.
     pub(super) fn encode(&mut self, message: &AgentCommand) -> Vec<u8> {
         self.driver.encode(message).map(|text| self.framer.wrap(&text)).unwrap_or_default()
     }
 }
 
-/// The settings that hold for a session at this moment.
+/// The current settings of a session.
 #[derive(Debug, Clone, Copy)]
 pub(super) struct StepSettings<'a> {
     pub(super) watch_policy: &'a WatchPolicy,
@@ -41,13 +41,13 @@ pub(super) struct StepSettings<'a> {
 }
 
 impl<'a> StepSettings<'a> {
-    /// Those of a session that has no process, and gets none by this step.
+    /// Returns the settings of a session that has no process, and gets none by this step.
     pub(super) fn without_process(watch_policy: &'a WatchPolicy) -> Self {
         Self { watch_policy, startup: Duration::ZERO, command_fingerprint: "", spent_elsewhere: 0 }
     }
 }
 
-/// One step with the world's clock and randomness.
+/// Performs one step with the system's clock and randomness.
 pub(super) fn step(
     state: &mut SessionState,
     settings: StepSettings<'_>,
@@ -61,7 +61,7 @@ pub(super) fn step(
     state.step(&mut cx, input, effects)
 }
 
-/// Sorts effects into what is committed and what is done afterwards, with a snapshot if the state has changed.
+/// Sorts effects into the write and the actions after its commit, with a snapshot if the state has changed.
 pub(super) fn prepare(
     state: &mut SessionState,
     effects: Vec<StepEffect>,
@@ -77,13 +77,13 @@ pub(super) fn prepare(
                 outgoing.push(OutgoingChange::Sent { n, message: message.clone() });
                 todo.push(AfterCommit::Send { n, message });
             }
-            // The session's task begins with it; the output of a new process is counted from its beginning.
+            // The session's task does the spawning itself; the output of a new process begins at offset 0.
             StepEffect::Spawn => consumed = Some(0),
             StepEffect::Stop { mode } => todo.push(AfterCommit::Stop(mode)),
             StepEffect::Do { request, job } => todo.push(AfterCommit::Do { request, job }),
         }
     }
-    // Bulk output waits its turn; events that somebody waits for do not.
+    // Bulk output goes into the store's normal queue, so that events that somebody waits for overtake it.
     let urgent = !events.iter().all(|new: &NewEvent| new.event.kind().is_some_and(EventKind::is_bulk));
     if let Some(saved) = voice.and_then(|voice| voice.driver.save()) {
         state.set_driver(saved);

@@ -1,4 +1,4 @@
-//! The handle of a session, for everybody but its owner.
+//! The handle of a session, for everybody but its task.
 
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
@@ -11,31 +11,32 @@ use intercom_host::ProcessObserver;
 use intercom_store::StoreError;
 use intercom_types::{Delivery, PromptId, SessionId, StopMode};
 
-/// Commands waiting for a session. When full, a command is refused as overloaded and changes nothing.
+/// The capacity of a session's command queue. A command that finds it full is refused as overloaded and changes
+/// nothing.
 const INBOX: usize = 1024;
-/// The time that it is worth waiting to report that a decision has arrived.
+/// The longest wait for the delivery of a command's message.
 const ARRIVING: Duration = Duration::from_secs(2);
 
-/// Why a command was not carried out.
+/// The reasons why a command was not carried out.
 #[derive(Debug, thiserror::Error)]
 pub enum CommandError {
     #[error(transparent)]
     Refused(#[from] CommandRefusal),
     #[error(transparent)]
     Store(#[from] StoreError),
-    /// A panic, and so a bug; nothing has changed.
+    /// A panic, and so a bug of ours; nothing was changed.
     #[error("intercom failed at this command, which is a bug in intercom; nothing was changed: {0}")]
     Failed(String),
     #[error("too many commands wait for this session")]
     Overloaded,
 }
 
-/// The outcome of a stop: the steps that it needed.
+/// The outcome of a stop: the steps that were needed.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct StopOutcome {
     pub steps: Vec<String>,
     pub killed: u32,
-    /// The tree is gone, but the store does not work: the end is recorded as soon as it does.
+    /// True if the tree is gone but the store does not work: the end is recorded as soon as it does.
     pub unrecorded: bool,
 }
 
@@ -44,17 +45,16 @@ pub struct StopOutcome {
 pub struct CommandOutcome {
     /// The id of the prompt, if the command was one.
     pub prompt: Option<PromptId>,
-    /// The number of the setting, if the command sets something.
+    /// The number of the setting, if the command changes a setting.
     pub set: Option<u64>,
     pub arrival: ArrivalWatch,
 }
 
-/// Waits until the message of a command has arrived at the agent or never will; either is in the store by
-/// then.
+/// A wait for the delivery of a command's message. When it ends, the store has the outcome.
 #[derive(Debug)]
 pub struct ArrivalWatch(oneshot::Receiver<Delivery>);
 
-/// The session's side: told how it ended, or dropped when there is nothing more to wait for.
+/// The session's side of an [`ArrivalWatch`]: sent the outcome, or dropped if there is nothing to wait for.
 pub(super) type DeliverySender = oneshot::Sender<Delivery>;
 
 impl ArrivalWatch {
@@ -63,12 +63,12 @@ impl ArrivalWatch {
         (on_its_way, Self(arrival))
     }
 
-    /// Waits a moment for it. The store says which.
+    /// Waits a moment for the delivery and discards the outcome, which is in the store.
     pub async fn wait(self) {
         self.outcome().await;
     }
 
-    /// Waits a moment for it. `None` if there was nothing to wait for, or the agent went first.
+    /// Waits a moment for the delivery. `None` if there was nothing to wait for, or the agent ended first.
     pub async fn outcome(self) -> Option<Delivery> {
         match tokio::time::timeout(ARRIVING, self.0).await {
             Ok(told) => told.ok(),
@@ -87,12 +87,12 @@ pub(super) enum SessionCommand {
         by: String,
         reply: oneshot::Sender<Result<StopOutcome, CommandError>>,
     },
-    /// The daemon stops its agents. Where there has been none, there is nothing to be stopped.
+    /// The stop of a daemon that stops its agents. A session that has had no process is left as it is.
     Drain {
         by: String,
         reply: oneshot::Sender<Result<StopOutcome, CommandError>>,
     },
-    /// Another agent, and how it is started.
+    /// Another agent, with the plan to start it.
     Agent {
         input: SessionInput,
         plan: Box<ProcessPlan>,
@@ -100,19 +100,19 @@ pub(super) enum SessionCommand {
     },
 }
 
-/// Cloneable; the session's task owns everything behind it.
+/// A cloneable handle of a session; the session's task owns everything behind it.
 #[derive(Debug, Clone)]
 pub struct SessionHandle {
     pub id: SessionId,
     pub name: Option<String>,
-    /// The generation of the process that this task starts.
+    /// The generation of the task's first process.
     pub generation: u32,
     inbox: mpsc::Sender<SessionCommand>,
-    /// Set by the session's task when a process starts; held for the moment of a copy.
+    /// Set by the session's task when a process starts; locked only to copy it.
     observer: Arc<Mutex<Option<ProcessObserver>>>,
 }
 
-/// The owner's side of a handle.
+/// The task's side of a handle.
 pub(super) struct Mailbox {
     pub(super) inbox: mpsc::Receiver<SessionCommand>,
     observer: Arc<Mutex<Option<ProcessObserver>>>,
@@ -134,28 +134,28 @@ impl SessionHandle {
         )
     }
 
-    /// Answers when the command is committed.
+    /// Sends a command; returns when it is committed.
     pub async fn command(&self, input: SessionInput) -> Result<CommandOutcome, CommandError> {
         let (reply, answer) = oneshot::channel();
         self.put(SessionCommand::Command { input, reply })?;
         answer.await.unwrap_or(Err(CommandError::Refused(CommandRefusal::Ended)))
     }
 
-    /// Answers when the process and its group are gone.
+    /// Stops the session; returns when the process and its group are gone.
     pub async fn stop(&self, mode: StopMode, by: String) -> Result<StopOutcome, CommandError> {
         let (reply, answer) = oneshot::channel();
         self.put(SessionCommand::Stop { mode, by, reply })?;
         answer.await.unwrap_or(Err(CommandError::Refused(CommandRefusal::Ended)))
     }
 
-    /// Stops gently, but leaves a session that waits for its first prompt: the next daemon continues with it.
+    /// Stops the session gently. A session that waits for its first prompt is left to the next daemon.
     pub async fn drain(&self, by: String) -> Result<StopOutcome, CommandError> {
         let (reply, answer) = oneshot::channel();
         self.put(SessionCommand::Drain { by, reply })?;
         answer.await.unwrap_or(Err(CommandError::Refused(CommandRefusal::Ended)))
     }
 
-    /// Another agent for a session that has had none.
+    /// Chooses another agent for a session that has had no process.
     pub async fn agent(
         &self,
         input: SessionInput,
@@ -173,12 +173,12 @@ impl SessionHandle {
         })
     }
 
-    /// Waits until the session's task takes no more commands: its session has ended.
+    /// Waits until the session's task takes no more commands, because its session has ended.
     pub async fn closed(&self) {
         self.inbox.closed().await;
     }
 
-    /// A look at the live process.
+    /// Returns an observer of the live process.
     pub fn observer(&self) -> Option<ProcessObserver> {
         self.observer.lock().unwrap_or_else(PoisonError::into_inner).clone()
     }

@@ -1,11 +1,11 @@
-//! Errands of an agent: what is found out about one before it is recorded, and how files are read and written for it.
+//! Host calls of an agent: their assessment before they are recorded, and the files that are read and written for it.
 //!
 //! ```text
-//!  Errand ──look──► Refused                          an error at once
-//!                   Free(job)                        done at once
-//!                   Ask(job, …) ──► a clearance ──►  done, or denied
+//!  HostCall ──assess──► Refused                         an error at once
+//!                       Free(job)                       performed at once
+//!                       Ask(job, …) ──► a clearance ──► performed, or denied
 //! ```
-//! Where a path leads is found out once, when it is looked at; what is done later is done there and nowhere else.
+//! A path is resolved once, during the assessment. Whatever is done later is done at that place and nowhere else.
 
 use std::borrow::Cow;
 use std::path::Path;
@@ -27,20 +27,19 @@ mod tests;
 
 /// The largest file that is read or written for an agent.
 pub const MAX_FILE_BYTES: u64 = 10 << 20;
-/// The number of bytes kept from the end of a terminal's output: the default if the agent does not say, and
-/// the maximum.
+/// The number of bytes kept from the end of a terminal's output: the default, and the maximum.
 const USUAL_OUTPUT: u64 = 1 << 20;
 const MAX_OUTPUT: u64 = 10 << 20;
-/// Variables that are nobody's but ours.
+/// Prefixes of variables that agents must not set, because the daemon reads them.
 const RESERVED_VARIABLE_PREFIXES: &[&str] = &["INTERCOM_", "SLACK_"];
 
-/// A host call to perform, with everything that was found out about it.
+/// A host call to perform, with the results of its assessment.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum HostCallJob {
     Read {
         path: String,
-        /// Where it really is, in the workspace.
+        /// The resolved path, in the workspace.
         at: String,
         line: Option<u64>,
         limit: Option<u64>,
@@ -49,7 +48,7 @@ pub enum HostCallJob {
         path: String,
         at: String,
         content: String,
-        /// Stands for what was there when people were shown the change; none if nothing was.
+        /// A digest of the file that people saw the change of; `None` if there was no file.
         before: Option<String>,
     },
     Run(TerminalRun),
@@ -62,12 +61,12 @@ pub enum HostCallJob {
 /// A command for a terminal.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct TerminalRun {
-    /// Given by the session.
+    /// The terminal's id, chosen by the session.
     pub terminal: String,
     pub program: String,
     pub args: Vec<String>,
     pub env: Vec<(String, String)>,
-    /// In the workspace.
+    /// A directory in the workspace.
     pub cwd: String,
     pub output_limit: u64,
     /// The command line as people read it.
@@ -75,7 +74,7 @@ pub struct TerminalRun {
 }
 
 impl TerminalRun {
-    /// A whole line in place of a program is one for a shell.
+    /// Returns true if the program is a whole command line for a shell.
     pub fn is_line(&self) -> bool {
         self.args.is_empty() && self.program.contains(char::is_whitespace)
     }
@@ -89,7 +88,7 @@ pub enum HostCallAssessment {
     Ask(HostCallJob, Box<ClearanceRequest>, Box<RequestAssessment>),
 }
 
-/// Why something was not done.
+/// The reason why a host call was not performed.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct HostCallError {
     pub code: FaultCode,
@@ -123,7 +122,7 @@ pub enum HostCallResult {
     Released,
 }
 
-/// Blocks for a few file system calls.
+/// Assesses a host call. Blocks for a few file system calls.
 pub fn assess(assessor: &dyn RequestAssessor, spec: &SessionSpec, call: &HostCall) -> HostCallAssessment {
     let assessment = match &call.operation {
         HostCallRequest::Read { path, line, limit } => read(assessor, spec, call, path, *line, *limit),
@@ -136,7 +135,7 @@ pub fn assess(assessor: &dyn RequestAssessor, spec: &SessionSpec, call: &HostCal
     assessment.unwrap_or_else(HostCallAssessment::Refused)
 }
 
-/// Where a path really leads, relative to the workspace.
+/// Resolves a path to a path relative to the workspace.
 fn resolve_in_workspace(spec: &SessionSpec, path: &str) -> Result<String, HostCallError> {
     let subject = PolicyRequest {
         workspace: spec.workspace.clone(),
@@ -191,8 +190,8 @@ fn read(
     })
 }
 
-/// Is true if reading needs no clearance: the agent could read the file by itself anyway, unless a rule or
-/// the risk that we see says otherwise.
+/// Returns true if reading needs no clearance: the agent could read the file by itself, so a clearance is needed only
+/// if a rule or the computed risk says so.
 fn reads_freely(assessed: &RequestAssessment) -> bool {
     match &assessed.ruling {
         Some(ruling) if ruling.outcome == Outcome::Allow => true,
@@ -246,11 +245,11 @@ fn run(
             && !name.starts_with(|c: char| c.is_ascii_digit());
         if name.is_empty() || !plain || nul(value) {
             return Err(HostCallError::invalid(format!(
-                "{name:?} is no name of a variable, or has no value"
+                "{name:?} is not a valid variable name, or has no value"
             )));
         }
         if RESERVED_VARIABLE_PREFIXES.iter().any(|prefix| name.starts_with(prefix)) {
-            return Err(HostCallError::invalid(format!("the variable {name} is not for agents to set")));
+            return Err(HostCallError::invalid(format!("agents must not set the variable {name}")));
         }
     }
     let cwd = cwd.map_or_else(|| Ok(String::new()), |cwd| resolve_in_workspace(spec, &cwd))?;
@@ -267,8 +266,8 @@ fn run(
     Ok(HostCallAssessment::Ask(HostCallJob::Run(run), Box::new(ask), Box::new(assessed)))
 }
 
-/// Returns the command line as a shell would have to be given it, with its working directory and its
-/// environment, because both can change what the command does.
+/// Returns the command line for a shell, with its working directory and its environment, because both can change what
+/// the command does.
 fn line(run: &TerminalRun) -> String {
     let quoted = |word: &str| quote_words(&[Cow::from("x"), Cow::from(word)])[2..].to_owned();
     let mut words: Vec<Cow<'_, str>> = vec![Cow::from(run.program.as_str())];
@@ -286,17 +285,18 @@ fn line(run: &TerminalRun) -> String {
     line
 }
 
-/// Reads or writes a file. Doing it again is harmless: who was killed before it was recorded does it once more.
+/// Reads or writes a file. Repeating it is harmless: a daemon that is killed before it recorded the result repeats it.
 pub fn perform(workspace: &Path, job: &HostCallJob) -> Result<HostCallResult, HostCallError> {
     let files = Confined::open(workspace)?;
     match job {
         HostCallJob::Read { at, line, limit, .. } => match files.read(Path::new(at), MAX_FILE_BYTES) {
             Ok(content) => {
-                let text = String::from_utf8(content).map_err(|_| HostCallError::failed("it is not text"))?;
+                let text =
+                    String::from_utf8(content).map_err(|_| HostCallError::failed("the file is not text"))?;
                 let bytes = text.len() as u64;
                 Ok(HostCallResult::Read { text: cut(text, *line, *limit), bytes, missing: false })
             }
-            // Who reads all of a file may be about to make it: some agents cannot, if there is an error.
+            // An agent may read the whole file before it creates it, and some cannot continue after an error.
             Err(FileError::Missing) if line.is_none() && limit.is_none() => {
                 Ok(HostCallResult::Read { text: String::new(), bytes: 0, missing: true })
             }
@@ -318,12 +318,12 @@ pub fn perform(workspace: &Path, job: &HostCallJob) -> Result<HostCallResult, Ho
             Ok(HostCallResult::Written { bytes: content.len() as u64 })
         }
         HostCallJob::Run(_) | HostCallJob::Terminal { .. } => {
-            Err(HostCallError::failed("it is not about a file"))
+            Err(HostCallError::failed("the call is not about a file"))
         }
     }
 }
 
-/// These lines of it, counted from one.
+/// Returns these lines of a text, counted from one.
 fn cut(text: String, line: Option<u64>, limit: Option<u64>) -> String {
     if line.is_none() && limit.is_none() {
         return text;

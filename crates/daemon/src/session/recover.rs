@@ -1,4 +1,4 @@
-//! A session whose process was lost with an earlier daemon, or is not known to the database.
+//! Changes to sessions without a task: lost processes, amendments, adoptions.
 
 use std::sync::Arc;
 
@@ -8,7 +8,7 @@ use super::stall::WatchPolicy;
 use super::state::{AdoptedProcess, AgentExit, SessionInput, SessionState};
 use intercom_store::{OutgoingChange, Store, StoreError};
 
-/// Records the end of a session that has no process any more. What was open is withdrawn, visibly.
+/// Records the end of a session whose process is gone. Open requests are withdrawn, visibly.
 pub async fn record_lost_process(
     store: &Store,
     mut state: SessionState,
@@ -19,14 +19,14 @@ pub async fn record_lost_process(
     let watch_policy = WatchPolicy::off();
     let settings = StepSettings::without_process(&watch_policy);
     if step(&mut state, settings, SessionInput::Exited(Box::new(agent_exit)), &mut effects).is_err() {
-        return Ok(()); // it had ended before
+        return Ok(()); // it has ended already
     }
     let (mut write, _) = prepare(&mut state, effects, None);
     write.outgoing = vec![OutgoingChange::Cleared];
     store.write(Arc::new(write)).await
 }
 
-/// A change to a session that has no process. The caller sees to it that nobody starts one meanwhile.
+/// Applies an input to a session without a process. The caller makes sure that nobody starts a process meanwhile.
 pub async fn amend(store: &Store, mut state: SessionState, input: SessionInput) -> Result<(), CommandError> {
     let mut effects = Vec::new();
     step(&mut state, StepSettings::without_process(&WatchPolicy::off()), input, &mut effects)?;
@@ -37,8 +37,8 @@ pub async fn amend(store: &Store, mut state: SessionState, input: SessionInput) 
     Ok(store.write(Arc::new(write)).await?)
 }
 
-/// Records that a process was found running of which the database does not know what it was told. `launch` is how to start it again, if
-/// the database does not know the session at all; `consumed` is where what is kept of its output begins.
+/// Records a running process whose messages the database does not know. `launch` is its launch description, if the
+/// database does not know the session at all; `consumed` is the offset at which its stored output begins.
 pub async fn adopt(
     store: &Store,
     state: &mut SessionState,

@@ -7,13 +7,13 @@ use serde::{Deserialize, Serialize};
 
 use intercom_types::{Exit, Time};
 
-/// When a process is started again by itself.
+/// The condition of an automatic restart.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum RestartCondition {
     #[default]
     Never,
-    /// After an exit code that is not 0, a signal, or a loss.
+    /// An exit code that is not 0, a signal, or a lost process.
     OnFailure,
     Always,
 }
@@ -22,12 +22,12 @@ pub enum RestartCondition {
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct RestartTerms {
     pub policy: RestartCondition,
-    /// So often within `window`; then the session is parked.
+    /// The maximum number of restarts within `window`; after that the session is parked.
     pub budget: u32,
     pub window: Duration,
     pub first_wait: Duration,
     pub longest_wait: Duration,
-    /// Gives it again what it was asked last.
+    /// True if a restarted agent gets its unfinished prompt again.
     pub repeat_prompt: bool,
 }
 
@@ -44,12 +44,12 @@ impl RestartTerms {
     }
 }
 
-/// Why it has ended.
+/// The cause of a process's end.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum ProcessEnding<'a> {
-    /// By itself, or it was lost (no status).
+    /// The process ended by itself, or was lost (no status).
     Itself(&'a Exit),
-    /// We ended it, to start it again.
+    /// We ended the process to restart it.
     ToRestart,
 }
 
@@ -57,13 +57,13 @@ pub enum ProcessEnding<'a> {
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum RestartDecision {
     End,
-    /// Again at this time; the how manieth within the window.
+    /// Restart at this time; the number counts the restarts within the window.
     Again(Time, u32),
-    /// It was started again too often.
+    /// Too many restarts: park the session.
     Park,
 }
 
-/// Decides what follows an end, given the times of earlier restarts. `jitter` is any number.
+/// Decides what follows the end of a process, given the times of earlier restarts. `jitter` is any number.
 pub fn next(
     terms: &RestartTerms,
     before: &VecDeque<Time>,
@@ -87,7 +87,8 @@ pub fn next(
     RestartDecision::Again(now.plus(wait(terms, lately, jitter)), lately + 1)
 }
 
-/// Twice as long each time; somewhere between half of it and all of it, so that many do not come back at once.
+/// Returns the delay: it doubles with each restart, with jitter between half and all of it so that many sessions do not
+/// restart at once.
 fn wait(terms: &RestartTerms, lately: u32, jitter: u8) -> Duration {
     let doubled = 1_u32.checked_shl(lately).map_or(Duration::MAX, |n| terms.first_wait.saturating_mul(n));
     let full = doubled.min(terms.longest_wait);

@@ -1,20 +1,20 @@
-//! Knowing why an agent is quiet: what it said, what its processes do, and what follows from both. Pure.
+//! The reason why an agent is quiet, from its output and the activity of its processes. Pure.
 //!
 //! ```text
-//!   talk    the last output, progress, or word of a person; heartbeats count, but not for ever
-//!   stir    the last look that found its processes at work: CPU, I/O, network
+//!   talk    the last output, progress, or act of a person; heartbeats count, but only for a while
+//!   stir    the last look that found its processes active: CPU, I/O, network
 //!
 //!   waiting for you       something is open                       (never a stall)
-//!   waiting for service   it told of a limit that is not over yet (never a stall)
+//!   waiting for service   it reported a limit that is not over yet (never a stall)
 //!   idle                  no turn
 //!   working               talk or stir a moment ago
 //!   quiet                 neither, for a while
 //!   stuck                 neither, past the threshold; or stir without talk past a longer one
-//!   gone                  a process of it is stopped
+//!   gone                  one of its processes is stopped by a signal
 //! ```
 //!
-//! [`ladder`] decides what is done about the last two. Everything here is part of the session's snapshot, so that the
-//! time spent quiet counts across restarts of the daemon.
+//! [`ladder`] decides the steps against the last two. Everything here is part of the session's snapshot, so that the
+//! quiet time counts across restarts of the daemon.
 
 use std::borrow::Cow;
 use std::collections::BTreeMap;
@@ -32,46 +32,46 @@ pub(super) mod tests;
 
 pub(super) use ladder::{LadderMove, PerformedStep, StallEpisode};
 
-/// Tools that are remembered as open; what begins beyond it is not named to people.
+/// The maximum number of open tools that are tracked; people are not shown the names of further ones.
 const MAX_TOOLS: usize = 64;
-/// Characters of what people are shown of a name that an agent has given.
+/// The maximum length of a name from an agent, in characters.
 const MAX_NAME: usize = 60;
-/// Nothing is waited for longer than this, whatever an agent says.
+/// The longest wait for the end of a limit, whatever an agent reports.
 const LONGEST_LIMIT: Duration = Duration::from_hours(7 * 24);
-/// Looked at this often when nothing is due.
+/// The interval between looks when nothing is due.
 const IDLE_PACE: Duration = Duration::from_mins(1);
-/// A moment: less than this is not worth a word.
+/// A shorter quiet time is not reported.
 const MOMENT: Duration = Duration::from_secs(30);
-/// Looks closer together than this say nothing about activity.
+/// The shortest interval between two looks that can measure activity.
 const SHORTEST_PACE: Duration = Duration::from_millis(250);
 const LONGEST_PACE: Duration = Duration::from_secs(30);
-/// From here on processes are at work, per second: an idle event loop with its timers stays below.
+/// The CPU time per second above which processes count as active: an idle event loop with its timers stays below.
 const BUSY_CPU_MILLIS: u64 = 20;
 const BUSY_IO_BYTES: u64 = 16 * 1024;
 const BUSY_NET_BYTES: u64 = 16;
-/// The longest time that an agent may take to read a line of ours; a part of `verify` where that is shorter.
+/// The time in which an agent reads a line of ours; a quarter of `verify` if that is shorter.
 const READING: Duration = Duration::from_secs(1);
-/// The system's clock for processes ticks, and ours does not.
+/// The resolution of the system's process clock, which is coarser than ours.
 const TICK_MILLIS: i64 = 1000;
-/// Why an agent that says nothing counts as working.
+/// The reason why an agent without output counts as working.
 pub(super) const BUSY: &str = "busy";
-/// A limit whose end is not told is asked about again after this.
+/// The assumed duration of a limit whose end is not known.
 const UNTOLD_LIMIT: Duration = Duration::from_mins(15);
-/// The number of times in a row that an agent is told that its limit is over.
+/// The maximum number of times in a row that an agent is told that its limit is over.
 const MAX_RESUMES: u32 = 10;
 
 /// The times after which an agent counts as stuck. `None` is never.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub struct StallThresholds {
-    /// Nothing said, nothing runs.
+    /// The threshold without output and without a running tool or process.
     pub silent_after: Option<Duration>,
-    /// A tool or a process runs, with no CPU, I/O or network activity.
+    /// The threshold with a running tool or process, but without CPU, I/O or network activity.
     pub no_cpu_after: Option<Duration>,
-    /// Its processes are busy, but it says nothing.
+    /// The threshold with active processes, but without output.
     pub busy_after: Option<Duration>,
-    /// Heartbeats without progress count as life this long.
+    /// The time for which heartbeats without progress count as signs of life.
     pub heartbeats_count_for: Option<Duration>,
-    /// A process of it is stopped.
+    /// The threshold while a process is stopped by a signal.
     pub stopped_after: Option<Duration>,
 }
 
@@ -80,22 +80,22 @@ pub struct StallThresholds {
 pub struct WatchPolicy {
     pub ladder: Vec<Rung>,
     pub thresholds: StallThresholds,
-    /// The time that a step may take to work before the next.
+    /// The time that a step has to take effect before the next one.
     pub verify: Duration,
-    /// Silence after an interrupt that ends the turn, if the agent does not say that it has ended.
+    /// The silence after an interrupt that ends the turn if the agent does not end it.
     pub interrupt_quiet: Duration,
-    /// Something waits for people.
+    /// The time that a request waits before people are reminded of it.
     pub remind_after: Option<Duration>,
     pub nudge_text: String,
     pub reprompt_text: String,
-    /// Tells the agent to go on when its limit is over, if that is not further away than this.
+    /// The longest limit after which the agent is told to continue.
     pub resume_after_limit: Option<Duration>,
     pub resume_text: String,
     pub restart: super::restart::RestartTerms,
     pub spend: SpendCaps,
-    /// The reason of a denial is told as a prompt where the protocol has no place for it.
+    /// True if the reason of a denial is sent as a prompt where the protocol has no place for it.
     pub reason_as_prompt: bool,
-    /// The advice for an agent that acts without asking, where none of its modes is known to ask.
+    /// The advice for an agent that acts without asking, if none of its modes is known to ask.
     pub asking_advice: Option<String>,
 }
 
@@ -107,7 +107,7 @@ pub struct SpendCaps {
 }
 
 impl WatchPolicy {
-    /// Nothing is watched and nothing restarted.
+    /// A policy without watching and without restarts.
     pub fn off() -> Self {
         Self {
             ladder: Vec::new(),
@@ -126,9 +126,9 @@ impl WatchPolicy {
         }
     }
 
-    /// Returns the interval between looks at a quiet agent: several fit in before something is due.
+    /// Returns the interval between looks at a quiet agent: several fit in before a threshold.
     fn pace(&self, is_stall: bool) -> Duration {
-        let stopped = self.thresholds.stopped_after.map(|after| after.saturating_mul(4)); // there is nothing to be measured
+        let stopped = self.thresholds.stopped_after.map(|after| after.saturating_mul(4)); // nothing to measure
         let thresholds = [
             self.thresholds.silent_after,
             self.thresholds.no_cpu_after,
@@ -140,19 +140,19 @@ impl WatchPolicy {
     }
 }
 
-/// The session's current activity, by its own state.
+/// The session's current activity, from its own state.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct WatchSetting {
     pub now: Time,
     /// The start of its process.
     pub started: Time,
-    /// Since when a turn runs.
+    /// The start of the running turn.
     pub turn: Option<Time>,
-    /// Something is open for a person.
+    /// True while a request waits for a person.
     pub open: bool,
 }
 
-/// A limit of its service that an agent told of.
+/// A limit of the agent's service that it reported.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct ReachedLimit {
     pub kind: String,
@@ -164,7 +164,7 @@ pub struct ReachedLimit {
 struct ActivitySample {
     at: Time,
     activity: ProcessActivity,
-    /// It was compared with an earlier one.
+    /// True if it was compared with an earlier sample.
     measured: bool,
 }
 
@@ -185,22 +185,23 @@ pub struct ActivityTracker {
     last_sign_of_life: Option<Time>,
     #[serde(rename = "beat")]
     last_heartbeat: Option<Time>,
-    /// Stands for the progress of the last heartbeat.
+    /// A digest of the progress in the last heartbeat.
     progress: Option<u64>,
     #[serde(rename = "stirred")]
     last_busy: Option<Time>,
-    /// When a line of ours reached it last, of those that were sent because of a stall.
+    /// The time at which the last line that was sent because of a stall reached the agent.
     #[serde(rename = "told")]
     last_delivery: Option<Time>,
-    /// Since when a process of it is seen stopped.
+    /// The time since which one of its processes is stopped by a signal.
     #[serde(rename = "stopped")]
     stopped_since: Option<Time>,
     tools: BTreeMap<String, RunningWork>,
-    /// Not kept: what it has said since an earlier daemon looked may still be on its way to us.
+    /// Not stored: output since an earlier daemon's last look may not have been read yet, so an old sample proves
+    /// nothing.
     #[serde(skip)]
     recent: RecentLooks,
     pub(super) limit: Option<ReachedLimit>,
-    /// The number of times in a row that it was told that a limit was over.
+    /// The number of times in a row that the agent was told that a limit was over.
     #[serde(rename = "resumes")]
     resume_count: u32,
     #[serde(rename = "waiting")]
@@ -214,12 +215,13 @@ pub struct ActivityTracker {
 }
 
 impl ActivityTracker {
-    /// The agent said something, or a person did: the clock begins anew.
+    /// Records output of the agent or an act of a person: the quiet time begins anew.
     pub(super) fn record_sign_of_life(&mut self, now: Time) {
         self.last_sign_of_life = Some(now);
     }
 
-    /// A line of ours has reached it. While it is stuck, reading that is not its own work.
+    /// Records that a line of ours has reached the agent. During a stall, reading it does not count as the agent's own
+    /// work.
     pub(super) fn record_delivery(&mut self, now: Time) {
         if self.episode.is_some() {
             self.last_delivery = Some(now);
@@ -233,7 +235,7 @@ impl ActivityTracker {
         }
     }
 
-    /// A tool call that it told of begins, goes on, or is over.
+    /// Records that a tool call begins, continues or ends.
     pub(super) fn tool(&mut self, id: &str, name: &str, open: bool, now: Time) {
         let id = if id.len() <= MAX_NAME { Cow::Borrowed(id) } else { Cow::Owned(digest(id)) };
         if !open {
@@ -244,7 +246,7 @@ impl ActivityTracker {
         }
     }
 
-    /// Forgets the tools that ran in the turn, because they run no longer.
+    /// Forgets the tools of the turn, because they no longer run.
     pub(super) fn turn_over(&mut self, cancelled: bool) {
         self.tools.clear();
         if !cancelled {
@@ -252,7 +254,7 @@ impl ActivityTracker {
         }
     }
 
-    /// A new process: nothing is known of it.
+    /// Forgets the activity of the last process; the state of the ladder stays.
     pub(super) fn reset_for_process(&mut self, now: Time) {
         let Self { snoozed_until, ladder_choice, episode, relapse, resume_count, .. } = std::mem::take(self);
         *self = Self { resume_count, snoozed_until, ladder_choice, episode, relapse, ..Self::default() };
@@ -264,16 +266,16 @@ impl ActivityTracker {
         self.limit = Some(ReachedLimit { kind: short(kind), since: now, until });
     }
 
-    /// It does something that takes its service.
+    /// Records work that needs the service: a limit is over.
     pub(super) fn unlimited(&mut self) {
         self.limit = None;
         self.resume_count = 0;
     }
 
-    /// Takes in the activity of its processes, as of now. `None` where that cannot be seen.
+    /// Takes a sample of its processes' activity; `None` where that cannot be seen.
     pub(super) fn look(&mut self, activity: Option<ProcessActivity>, now: Time, policy: &WatchPolicy) {
         self.rewind(now);
-        // Far more time has passed than was waited for: the machine slept, and the agent with it.
+        // The gap is far longer than the timer: the machine was suspended, and the agent with it.
         if self.recent.sample.as_ref().is_some_and(|look| now.since(look.at) > IDLE_PACE * 5) {
             self.recent.sample = None;
             self.record_sign_of_life(now);
@@ -288,7 +290,7 @@ impl ActivityTracker {
                 self.stopped_since.get_or_insert(now);
             }
         }
-        // What it did while it still talked says nothing about what it does now.
+        // Activity before its last output says nothing about the time since.
         let talk = self.talk(policy);
         let before =
             self.recent.sample.take().filter(|look| talk.is_none_or(|talk| look.at > talk) && look.at < now);
@@ -308,7 +310,7 @@ impl ActivityTracker {
         self.recent.sample = Some(ActivitySample { at: now, activity, measured: before.is_some() });
     }
 
-    /// A clock that was set back: what lies in its future is now.
+    /// Moves times in the future to now, after the clock was set back.
     fn rewind(&mut self, now: Time) {
         let times = [
             &mut self.last_sign_of_life,
@@ -326,7 +328,7 @@ impl ActivityTracker {
         }
     }
 
-    /// The last sign of life that it gave by itself, or a word of a person.
+    /// Returns the last sign of life of the agent itself, or the last act of a person.
     pub(super) fn talk(&self, policy: &WatchPolicy) -> Option<Time> {
         let said = self.last_sign_of_life?;
         let beats = self.last_heartbeat.map(|beat| match policy.thresholds.heartbeats_count_for {
@@ -336,7 +338,7 @@ impl ActivityTracker {
         Some(said.max(beats.unwrap_or(said)))
     }
 
-    /// Returns what is running: a tool that it told of, or the first process that began in this turn.
+    /// Returns the running work: a tool that the agent reported, or the first process that began in this turn.
     fn running(&self, setting: &WatchSetting) -> Option<RunningWork> {
         let told = self.tools.values().min_by_key(|tool| tool.since).cloned();
         told.or_else(|| {
@@ -349,7 +351,7 @@ impl ActivityTracker {
         })
     }
 
-    /// Where it stands, and why.
+    /// Returns the agent's condition, and the reason.
     pub(super) fn condition(&self, setting: &WatchSetting, policy: &WatchPolicy) -> AgentCondition {
         let WatchSetting { now, started, turn, open } = *setting;
         let condition = |state, since| AgentCondition {
@@ -385,14 +387,14 @@ impl ActivityTracker {
         let too_long = policy.thresholds.busy_after.is_some_and(|after| now.since(talk) >= after);
         let life = if too_long { talk } else { stirred.unwrap_or(talk) };
         let silence = now.since(life);
-        // Without a look at its processes, something that it said to be running may be at work.
+        // Without a sample of its processes, a tool that it reported may be active.
         let blind = self.recent.sample.is_none();
         let threshold = match &running {
             Some(_) if blind => policy.thresholds.busy_after,
             Some(_) => policy.thresholds.no_cpu_after,
             None => policy.thresholds.silent_after,
         };
-        // Two looks are needed to know that nothing happens in between.
+        // One sample is not enough: activity is the difference of two.
         let sure = self.recent.sample.as_ref().is_none_or(|look| look.measured);
         let state = if sure && (too_long || (!busy && threshold.is_some_and(|after| silence >= after))) {
             Situation::Stuck
@@ -409,7 +411,7 @@ impl ActivityTracker {
 
     fn reason(&self, busy: bool, running: bool, state: Situation) -> String {
         let Some(look) = &self.recent.sample else {
-            return "nothing said, its activity cannot be seen".to_owned();
+            return "no output, its activity cannot be seen".to_owned();
         };
         let connections = match look.activity.connections {
             Some(0) | None => None,
@@ -417,16 +419,16 @@ impl ActivityTracker {
             Some(n) => Some(format!("{n} connections without traffic")),
         };
         match (busy, running) {
-            (true, _) if state == Situation::Stuck => "busy, but nothing said".to_owned(),
+            (true, _) if state == Situation::Stuck => "busy, but no output".to_owned(),
             (true, _) => BUSY.to_owned(),
             (false, true) => connections.map_or_else(|| "no CPU".to_owned(), |c| format!("no CPU, {c}")),
             (false, false) => {
-                format!("nothing said, {}", connections.unwrap_or_else(|| "nothing runs".to_owned()))
+                format!("no output, {}", connections.unwrap_or_else(|| "nothing runs".to_owned()))
             }
         }
     }
 
-    /// When it is to be looked at again.
+    /// Returns the time of the next look.
     pub(super) fn next(&self, setting: &WatchSetting, policy: &WatchPolicy) -> Option<Time> {
         let WatchSetting { now, started, turn, open } = *setting;
         if open {
@@ -439,7 +441,7 @@ impl ActivityTracker {
             .as_ref()
             .map_or(started, |look| look.at)
             .max(self.talk(policy).unwrap_or(started));
-        // A look that saw nothing was one all the same: there will be another.
+        // A failed look counts as well, or the next one would follow at once.
         let last = self.recent.classified_at.filter(|at| *at <= now).map_or(last, |at| last.max(at));
         let last = last.min(now); // the clock may have been set back
         let watched = !self.rungs(policy).is_empty() || turn.is_some();
@@ -453,23 +455,24 @@ impl ActivityTracker {
         let sample = watched.then(|| last.plus(pace));
         let limit = self.limit.as_ref().map(|limit| limit.until.max(now.plus(Duration::from_millis(1))));
         let climb = self.episode.as_ref().and_then(|episode| episode.due(self.rungs(policy)));
-        // What was due at the last look was dealt with then. A clock that was set back begins anew.
+        // Deadlines up to the last look were handled by it. After a clock was set back, that look lies in the future
+        // and does not count.
         let classified_at = self.recent.classified_at.filter(|at| *at <= now);
         let fresh = |time: &Time| classified_at.is_none_or(|classified_at| *time > classified_at);
         [sample, limit, climb, self.snoozed_until].into_iter().flatten().filter(fresh).min()
     }
 
-    /// It was seen at work just now.
+    /// Returns true if it was active a moment ago.
     pub(super) fn stirs(&self, now: Time) -> bool {
         self.last_busy == Some(now)
     }
 
-    /// It was classified.
+    /// Records the time of a classification.
     pub(super) fn mark_classified(&mut self, now: Time) {
         self.recent.classified_at = Some(now);
     }
 
-    /// Returns true if the snapshot should be renewed although little has changed, and notes the renewal.
+    /// Returns true if the snapshot is due although little has changed, and records the renewal.
     pub(super) fn is_stale(&mut self, now: Time, bearable: Duration) -> bool {
         let stale = self.recent.saved_at.is_none_or(|kept| now.since(kept) >= bearable || kept > now);
         if stale {
@@ -482,7 +485,7 @@ impl ActivityTracker {
         self.snoozed_until.is_some_and(|until| until > now)
     }
 
-    /// Something is open for a person, or nothing is any more.
+    /// Records whether a request waits for a person.
     pub(super) fn waits(&mut self, open: bool, now: Time) {
         if !open {
             (self.waiting_since, self.reminders) = (None, 0);
@@ -491,14 +494,14 @@ impl ActivityTracker {
         }
     }
 
-    /// Each reminder comes twice as late as the one before.
+    /// Returns the time of the next reminder; the intervals double.
     fn reminder_due(&self, policy: &WatchPolicy) -> Option<Time> {
         let after =
             policy.remind_after?.saturating_mul(1_u32.checked_shl(self.reminders).unwrap_or(u32::MAX));
         Some(self.waiting_since?.plus(after))
     }
 
-    /// Since when people are waited for, if they are to be reminded of it now.
+    /// Returns the time since which people are waited for, if a reminder is due.
     pub(super) fn reminder(&mut self, now: Time, policy: &WatchPolicy) -> Option<Time> {
         if self.is_snoozed(now) || self.reminder_due(policy)? > now {
             return None;
@@ -507,7 +510,7 @@ impl ActivityTracker {
         self.waiting_since
     }
 
-    /// The limit that is over now, and whether the agent is told so.
+    /// Returns the limit that has ended, and whether the agent is told to continue.
     pub(super) fn limit_over(&mut self, now: Time, policy: &WatchPolicy) -> Option<(ReachedLimit, bool)> {
         if self.limit.as_ref()?.until > now {
             return None;
@@ -519,14 +522,14 @@ impl ActivityTracker {
         Some((limit, resume))
     }
 
-    /// Is true if the agent will be told to resume when this limit is over.
+    /// Returns true if the agent will be told to continue when this limit is over.
     pub(super) fn resumes(&self, limit: &ReachedLimit, policy: &WatchPolicy) -> bool {
         let near = policy.resume_after_limit.is_some_and(|most| limit.until.since(limit.since) <= most);
         near && self.resume_count < MAX_RESUMES
     }
 }
 
-/// A name that fits into a line.
+/// Shortens a name so that it fits into a line.
 fn short(name: &str) -> String {
     let cut: String = name.chars().take(MAX_NAME).collect();
     if cut.len() < name.len() { cut + "…" } else { cut }
@@ -538,11 +541,11 @@ fn digest(id: &str) -> String {
     format!("#{:x}", hasher.finish())
 }
 
-/// Is true if processes were at work between two looks.
+/// Returns true if processes were active between two samples.
 fn stirs(before: &ProcessActivity, after: &ProcessActivity, elapsed: Duration) -> bool {
     let millis = u64::try_from(elapsed.as_millis()).unwrap_or(u64::MAX);
     let rises = |before: Option<u64>, after: Option<u64>, per_second: u64| match (before, after) {
-        // What falls belongs to processes or connections that have ended: something has happened.
+        // A counter that falls belongs to processes or connections that have ended, which is activity, too.
         (Some(before), Some(after)) if after < before => true,
         (Some(before), Some(after)) => {
             (after - before).saturating_mul(1000) >= per_second.saturating_mul(millis).max(1)

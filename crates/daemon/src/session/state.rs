@@ -1,4 +1,4 @@
-//! The life of a session as a pure function: inputs in, effects out. No clock, no I/O, no randomness of its own.
+//! The life of a session as a pure function: inputs in, effects out. Without clock, I/O and randomness of its own.
 //!
 //! ```text
 //!            Launch            Spawned                 Stop              Exited
@@ -11,12 +11,12 @@
 //!                        ├───────────────── resting ──► parked ─┤
 //!                        └──────────────────────────────────────┘
 //!
-//!  running, as people see it:  waiting  something is open for an operator to decide
+//!  running, as people see it:  waiting  a request waits for an operator
 //!                              working  a turn runs
 //!                              idle     neither
 //! ```
 //!
-//! What must stay true (the property tests try to break it): an open request is closed exactly once; an outgoing
+//! Invariants, which the property tests try to break: an open request is closed exactly once; an outgoing
 //! number is settled exactly once; nothing is open and nothing is in flight after the end.
 
 use std::path::PathBuf;
@@ -71,12 +71,13 @@ use turn::{QueuedPrompt, TurnState};
 pub use turn_model::TurnModel;
 use watch::AgentOversight;
 
-/// Outgoing messages on their way to the agent. At the limit we stop reading from it: it must take some first.
+/// The maximum number of messages on their way to the agent. At the limit nothing is read from it: it must read first.
 const MAX_IN_FLIGHT: usize = 256;
-/// Requests of the agent that wait for people. At the limit we stop reading from it: some must be decided first.
+/// The maximum number of requests that wait for people. At the limit nothing is read from the agent: some must be
+/// decided first.
 const MAX_OPEN: usize = 1000;
 
-/// The specification of a session. Once it has had a process, only its preset and who needs it change.
+/// The specification of a session. After its first process has started, only the preset and `on_client_left` change.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct SessionSpec {
     pub id: SessionId,
@@ -88,7 +89,7 @@ pub struct SessionSpec {
     #[serde(flatten)]
     pub turn_model: TurnModel,
     pub max_queued_prompts: usize,
-    /// The limit on what it may do.
+    /// The limit on the agent's permissions.
     #[serde(default)]
     pub preset: Preset,
     /// `None` if no ACP client started it.
@@ -98,7 +99,7 @@ pub struct SessionSpec {
 
 /// A session. This is also its snapshot: recovery loads it and does not replay the log.
 ///
-/// Each part knows whether it was changed since the last snapshot.
+/// Each part tracks its own changes since the last snapshot.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(try_from = "StoredState")]
 pub struct SessionState {
@@ -115,19 +116,19 @@ pub struct SessionState {
     failures: Tracked<failure::FailureState>,
 }
 
-/// The assessment of a request before it is recorded: the risk that we see, the ruling of policy, and the
-/// terms of the decision.
+/// The assessment of a request before it is recorded: the computed risk, the ruling of policy, and the terms of the
+/// decision.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct RequestAssessment {
     pub risk: Risk,
     pub computed: Risk,
     pub why: Vec<String>,
     pub ruling: Option<Ruling>,
-    /// The number of different people who have to approve it.
+    /// The number of different people who have to approve the request.
     pub needed: u32,
-    /// The longest time that it may wait, and the verdict after that.
+    /// The longest wait, and the verdict after it.
     pub limit: Option<(Duration, Verdict)>,
-    /// The presets that forbid it, whether or not the session has one of them now.
+    /// The presets that forbid the request, whether or not the session has one of them now.
     pub forbidden_by: Vec<Preset>,
 }
 
@@ -145,20 +146,20 @@ impl Default for RequestAssessment {
     }
 }
 
-/// Finds out what there is to know about a request. It may look at the file system, and decides nothing itself.
+/// Assesses requests. It may look at the file system, and decides nothing itself.
 pub trait RequestAssessor: Send + Sync {
     fn assess(&self, spec: &SessionSpec, ask: &ClearanceRequest) -> RequestAssessment;
 
-    /// Returns the policy by which sessions like this one are watched, as of now.
+    /// Returns the current watch policy for sessions like this one.
     fn watch_policy(&self, spec: &SessionSpec) -> Arc<WatchPolicy>;
 
     /// Records the spending of this session today, in millionths, and returns that of the others.
     fn record_spend(&self, session: SessionId, day: i64, micros: u64) -> u64;
 
-    /// Returns the assessment of a request that cannot be assessed: the worst.
+    /// Returns the worst assessment, for a request that cannot be assessed.
     fn unassessed(&self, spec: &SessionSpec) -> RequestAssessment;
 
-    /// Counts the changes of policy.
+    /// Returns the version of the policy, which rises with each change.
     fn policy(&self) -> channel::Receiver<u64>;
 
     /// Returns the ruling of the policy in force on a pending clearance. It may look at the file system.
@@ -184,16 +185,15 @@ pub enum StepEffect {
     },
 }
 
-/// The parts of the world that a step may use.
+/// The environment of a step.
 pub struct StepContext<'a> {
     pub now: Time,
     pub seed: &'a mut dyn FnMut() -> Seed,
     /// The policy by which sessions like this one are watched.
     pub watch_policy: &'a WatchPolicy,
-    /// The time that its process may take to get ready. It depends on the command line, not only on the
-    /// profile's name.
+    /// The time within which its process must be ready. It depends on the command line, not only on the profile's name.
     pub startup: Duration,
-    /// A hash of its command line.
+    /// A hash of the agent's command line.
     pub command_fingerprint: &'a str,
     /// The spending of other sessions today, in millionths.
     pub spent_elsewhere: u64,
@@ -211,11 +211,11 @@ struct DecisionDetails {
     option: Option<String>,
     by: String,
     via: String,
-    /// The ruling of policy that came after the request's own.
+    /// The ruling of a policy that was changed after the request.
     ruling: Option<Ruling>,
 }
 
-/// Collects effects.
+/// The effects of a step, in order.
 struct EffectSink<'a, 'c> {
     cx: &'a mut StepContext<'c>,
     effects: &'a mut Vec<StepEffect>,
@@ -230,7 +230,7 @@ impl<'c> EffectSink<'_, 'c> {
         self.cx.watch_policy
     }
 
-    /// The time at which a process that starts now has to be ready.
+    /// Returns the time by which a process that starts now must be ready.
     fn ready_deadline(&self) -> Time {
         self.now().plus(self.cx.startup)
     }
@@ -260,14 +260,14 @@ impl SessionState {
         }
     }
 
-    /// Its first prompt starts it.
+    /// Makes the session wait for its first prompt before it starts a process.
     #[must_use]
     pub fn deferred(mut self) -> Self {
         self.life.deferred = true;
         self
     }
 
-    /// Appends to `effects`; on `Err` nothing has changed.
+    /// Performs one step. Appends to `effects`; on `Err` nothing has changed.
     pub fn step(
         &mut self,
         cx: &mut StepContext<'_>,
@@ -338,7 +338,7 @@ impl SessionState {
         self.life.is_ended()
     }
 
-    /// Returns the state that its driver had to remember.
+    /// Returns the saved state of its driver.
     pub fn driver(&self) -> Option<&Json> {
         self.agent.driver.as_ref()
     }
@@ -347,7 +347,7 @@ impl SessionState {
         self.agent.driver = Some(saved);
     }
 
-    /// Is true while clearances are pending.
+    /// Returns true while clearances are pending.
     pub fn has_clearances(&self) -> bool {
         !self.requests.clearances.is_empty()
     }
@@ -356,28 +356,27 @@ impl SessionState {
         !self.requests.is_empty()
     }
 
-    /// Tells whether its process was found running and nobody knows what it was told.
+    /// Returns true if its process was adopted: the messages to and from it are not known.
     pub fn is_orphan(&self) -> bool {
         self.life.orphan
     }
 
-    /// The number of the next message to the agent.
+    /// Returns the number of the next message to the agent.
     pub fn next_message(&self) -> u64 {
         self.outbox.next_n
     }
 
-    /// Is true while it has no process and waits for the command that starts its first.
+    /// Returns true while it has no process and waits for the command that starts its first.
     pub fn is_deferred(&self) -> bool {
         self.life.stage == LifeStage::Created
     }
 
-    /// Is true if it was deferred and its first process is to be started, or was started and nothing is known
-    /// of it.
+    /// Returns true if it was deferred and its first process is to be started, or was started without a known result.
     pub fn is_waking(&self) -> bool {
         self.life.is_waking()
     }
 
-    /// When its process is to be started again, if it has none and is.
+    /// Returns the time of the next restart, if it rests until then.
     pub fn resting(&self) -> Option<Time> {
         self.life.resting()
     }
@@ -387,7 +386,7 @@ impl SessionState {
         self.turns.unfinished
     }
 
-    /// Is true while more may be read from the agent; otherwise its output stays in its pipe.
+    /// Returns true while more may be read from the agent; otherwise its output stays in its pipe.
     pub fn may_read(&self) -> bool {
         self.outbox.in_flight.len() < MAX_IN_FLIGHT
             && self.requests.len() < MAX_OPEN
@@ -399,12 +398,12 @@ impl SessionState {
         self.life.stopping()
     }
 
-    /// When something that waits has waited long enough.
+    /// Returns the time at which the next clearance expires.
     pub fn next_expiry(&self) -> Option<Time> {
         self.requests.next_expiry()
     }
 
-    /// The messages up to this number that are not known to have arrived.
+    /// Returns the messages up to this number whose arrival is not known.
     pub fn under_way(&self, up_to: u64) -> impl Iterator<Item = u64> {
         self.outbox.in_flight.range(..=up_to).map(|(n, _)| *n).collect::<Vec<_>>().into_iter()
     }
@@ -426,7 +425,7 @@ impl SessionState {
         .contains(&true)
     }
 
-    /// The next outgoing number is taken, the message is on its way.
+    /// Sends a message under the next number.
     fn send(&mut self, message: AgentCommand, kind: OutboundKind, out: &mut EffectSink<'_, '_>) {
         let n = self.outbox.send(kind);
         out.effects.push(StepEffect::Send { n, message });

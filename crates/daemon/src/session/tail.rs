@@ -2,15 +2,15 @@
 
 use std::borrow::Cow;
 
-/// The number of dropped bytes kept until they are removed in one piece, so that each byte is moved once or
-/// twice.
+/// The number of bytes beyond the limit that collect before they are removed in one piece: each byte is moved once or
+/// twice instead of with every chunk.
 const SLACK: usize = 64 * 1024;
 
 #[derive(Debug)]
 pub(super) struct OutputTail {
     bytes: Vec<u8>,
     limit: usize,
-    /// More has come than is kept.
+    /// True if earlier output was dropped.
     truncated: bool,
 }
 
@@ -28,8 +28,8 @@ impl OutputTail {
         }
     }
 
-    /// Returns the kept text, and whether earlier output was dropped. It never begins in the middle of a
-    /// character; while more may come, it does not end in one, either.
+    /// Returns the kept text, and whether earlier output was dropped. It never begins inside of a character. While
+    /// `over` is false it does not end inside of one either, because the rest may come.
     pub(super) fn text(&self, over: bool) -> (String, bool) {
         let skipped = self.bytes.len().saturating_sub(self.limit);
         let mut kept = &self.bytes[skipped..];
@@ -42,7 +42,7 @@ impl OutputTail {
         }
         let text = match String::from_utf8_lossy(kept) {
             Cow::Borrowed(text) => text.to_owned(),
-            // What is no text takes more room once it is made visible.
+            // Invalid bytes take more room as replacement characters.
             Cow::Owned(text) => {
                 let cut = text.ceil_char_boundary(text.len().saturating_sub(self.limit));
                 return (text[cut..].to_owned(), self.truncated || cut > 0);
@@ -52,7 +52,7 @@ impl OutputTail {
     }
 }
 
-/// Returns the number of bytes at the end that begin a character of which more may come.
+/// Returns the number of bytes at the end that begin an incomplete character.
 fn unfinished(bytes: &[u8]) -> usize {
     (1..=bytes.len().min(3))
         .find(|back| {

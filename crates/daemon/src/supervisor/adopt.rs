@@ -1,8 +1,8 @@
-//! Agents that run, and that the database does not know: it was restored from a backup that is older than they are.
+//! Running agents that the database does not know, because it was restored from a backup that is older than they are.
 //!
-//! Every directory below the state directory is a process that was started from here. Those that the database does not know
-//! become sessions, as orphans: seen, logged and stoppable. Those that it knows to have ended are ended. None is forgotten, and no directory is
-//! removed while something runs for it.
+//! Every directory below the state directory belongs to a process that was started from here. Processes that the
+//! database does not know become sessions, as orphans: visible, logged and stoppable. Processes of sessions that have
+//! ended are ended. None is forgotten, and no directory is removed while a process uses it.
 
 use std::collections::HashSet;
 use std::path::PathBuf;
@@ -20,34 +20,35 @@ use intercom_types::{
     ClearanceStatus, Json, NewAuditRow, Preset, PromptState, QuestionStatus, SessionId, SessionRecord, Time,
 };
 
-/// Open requests of one kind that are closed with a session that cannot be read; a session is not let have more.
+/// The maximum number of open requests of one kind that are closed with an unreadable session; a session cannot have
+/// more.
 const MAX_OPEN: usize = 1000;
 
 /// The gaps in the database, in words.
 const UNKNOWN: &str = "the database does not know this session";
 const OLDER: &str = "the database knows only an earlier process of this session";
 const UNREADABLE: &str = "the database holds a record of this session that cannot be read";
-const BEHIND: &str = "the database does not know all that this process has heard and said";
+const BEHIND: &str = "the database has only a part of this process's messages";
 
-/// The state of a session, if that and how to start it again can be read.
+/// Returns the state of a session, if that and its launch description can be read.
 fn readable(stored: &StoredSession) -> Option<SessionState> {
     serde_json::from_str(&stored.state).ok().filter(|_| is_launch(&stored.launch))
 }
 
 impl Supervisor {
-    /// Records a session for each process on disk that the database does not know, cannot read, or is older than. Returns how
-    /// many. `live` are the sessions that the database has as live.
+    /// Records a session for each process on disk that the database does not know, cannot read, or is older than.
+    /// Returns their number. `live` are the live sessions of the database.
     pub(super) async fn adopt_kept(&self, live: &[SessionId]) -> Result<usize, StoreError> {
         let (mut seen, mut adopted) = (HashSet::new(), 0);
-        // The newest generation of each session; earlier ones have ended, or are ended.
-        for kept in host::list_generation_dirs(&self.agents_dir()) {
-            let Ok(id) = kept.session.parse::<SessionId>() else { continue };
-            if !seen.insert(id) || !kept.was_started() {
+        // The newest generation of each session; the processes of earlier ones are ended by `clear_out`.
+        for generation_dir in host::list_generation_dirs(&self.agents_dir()) {
+            let Ok(id) = generation_dir.session.parse::<SessionId>() else { continue };
+            if !seen.insert(id) || !generation_dir.was_started() {
                 continue;
             }
-            match self.adopt_if_unknown(id, kept, live.contains(&id)).await {
+            match self.adopt_if_unknown(id, generation_dir, live.contains(&id)).await {
                 Ok(is_adopted) => adopted += usize::from(is_adopted),
-                // One session that cannot be read must not keep the others from their people.
+                // One session that cannot be read must not prevent the adoption of the others.
                 Err(error @ (StoreError::Corrupt { .. } | StoreError::Conflict(_))) => {
                     tracing::error!(session.id = %id, %error, "a process cannot be adopted");
                 }
@@ -60,31 +61,31 @@ impl Supervisor {
     async fn adopt_if_unknown(
         &self,
         id: SessionId,
-        kept: GenerationDir,
+        generation_dir: GenerationDir,
         is_live: bool,
     ) -> Result<bool, StoreError> {
         let known = self.store().stored_session(id).await?.map(|stored| readable(&stored));
         let mut open = OpenRequests::default();
         let (mut state, created, launch, why) = match known {
-            Some(Some(state)) if kept.generation > state.generation() || state.is_deferred() => {
+            Some(Some(state)) if generation_dir.generation > state.generation() || state.is_deferred() => {
                 (state, None, None, OLDER)
             }
             Some(Some(_)) => return Ok(false),
-            // What runs for a session that has ended is ended, whatever else is known of it.
+            // The processes of an ended session are ended, whatever else is known about it.
             Some(None) if !is_live => return Ok(false),
             Some(None) => {
                 open = self.open_requests(id).await?;
-                let memo = self.memo_of(id, &kept).await?;
+                let memo = self.memo_of(id, &generation_dir).await?;
                 (SessionState::new(memo.spec.clone()), None, Some(memo.launch()), UNREADABLE)
             }
             None => {
-                let memo = self.memo_of(id, &kept).await?;
+                let memo = self.memo_of(id, &generation_dir).await?;
                 (SessionState::new(memo.spec.clone()), Some(memo.program()), Some(memo.launch()), UNKNOWN)
             }
         };
-        // What ran for it beside it answers nobody any more.
-        host::end_parts(kept.clone()).await;
-        let (generation, pid, why) = (kept.generation, kept.agent_pid(), why.to_owned());
+        // Its terminals are ended: an orphan's agent gets no answers about them any more.
+        host::end_parts(generation_dir.clone()).await;
+        let (generation, pid, why) = (generation_dir.generation, generation_dir.agent_pid(), why.to_owned());
         tracing::error!(session.id = %id, generation, pid, why, "a process is adopted as an orphan");
         let consumed = host::output_start(&self.runtime_dir(id, generation, 0));
         let adoption = AdoptedProcess { generation, pid, created, why, open };
@@ -92,10 +93,10 @@ impl Supervisor {
         Ok(true)
     }
 
-    /// Records the end of a live session that cannot be read, unless there may be a process of it. Tells whether it did.
+    /// Records the end of a live session that cannot be read, unless it may have a process. Returns true if it did.
     pub(super) async fn end_unreadable(&self, id: SessionId) -> bool {
-        let mut kept = host::list_generation_dirs(&self.agents_dir()).into_iter();
-        if kept.any(|kept| kept.session == id.to_string() && kept.was_started()) {
+        let mut dirs = host::list_generation_dirs(&self.agents_dir()).into_iter();
+        if dirs.any(|dir| dir.session == id.to_string() && dir.was_started()) {
             return false;
         }
         let ended = self.record_unreadable(id).await;
@@ -139,7 +140,7 @@ impl Supervisor {
         })
     }
 
-    /// The same for a process that the database knows, but not all of.
+    /// Adopts a process that the database knows only in part.
     pub(super) async fn adopt_known(
         &self,
         state: &mut SessionState,
@@ -150,17 +151,21 @@ impl Supervisor {
         let dir = self.runtime_dir(state.id(), generation, 0).dir;
         host::end_parts(GenerationDir { session: state.id().to_string(), generation, dir }).await;
         tracing::error!(session.id = %state.id(), generation, pid, why = BEHIND, "a process is adopted as an orphan");
-        let open = OpenRequests::default(); // the state knows what is open
+        let open = OpenRequests::default(); // the state has the open requests
         let adoption = AdoptedProcess { generation, pid, created: None, why: BEHIND.to_owned(), open };
         adopt(self.store(), state, adoption, None, consumed).await
     }
 
-    /// Returns the memo written beside the process, or what can be seen of the process. A name that a live
-    /// session has stays with that.
-    async fn memo_of(&self, id: SessionId, kept: &GenerationDir) -> Result<SessionMemo, StoreError> {
-        let memo = kept.memo().and_then(|memo| serde_json::from_str::<SessionMemo>(&memo).ok());
+    /// Returns the memo written beside the process, or a memo of what can be observed. A name that a live session has
+    /// is not taken.
+    async fn memo_of(
+        &self,
+        id: SessionId,
+        generation_dir: &GenerationDir,
+    ) -> Result<SessionMemo, StoreError> {
+        let memo = generation_dir.memo().and_then(|memo| serde_json::from_str::<SessionMemo>(&memo).ok());
         let mut memo = memo.filter(|memo| memo.spec.id == id).unwrap_or_else(|| {
-            let workspace = kept.workspace().unwrap_or_else(|| PathBuf::from("/"));
+            let workspace = generation_dir.workspace().unwrap_or_else(|| PathBuf::from("/"));
             SessionMemo::of_nothing(SessionSpec { workspace, ..self.placeholder_spec(id) })
         });
         if let Some(name) = memo.spec.name.clone() {
@@ -174,13 +179,13 @@ impl Supervisor {
         Ok(memo)
     }
 
-    /// A session of which nothing is known but its id.
+    /// Returns the specification of a session of which only the id is known.
     fn placeholder_spec(&self, id: SessionId) -> SessionSpec {
         SessionSpec {
             id,
             name: None,
             agent: None,
-            protocol: Protocol::Intercom.as_str().to_owned(),
+            protocol: Protocol::Intercom.to_string(),
             workspace: PathBuf::from("/"),
             created_at: Time::now(),
             turn_model: TurnModel::default(),
@@ -190,27 +195,27 @@ impl Supervisor {
         }
     }
 
-    /// Ends what runs for directories that no live session needs, and removes them: left by a daemon that was killed right after
-    /// the end of a process, or before it.
+    /// Ends the processes in directories that no live session needs, and removes the directories. A daemon that was
+    /// killed around the end of a process leaves them behind.
     pub(super) async fn clear_out(&self, live: &[SessionId]) {
-        for kept in host::list_generation_dirs(&self.agents_dir()) {
-            let Ok(id) = kept.session.parse::<SessionId>() else { continue };
+        for generation_dir in host::list_generation_dirs(&self.agents_dir()) {
+            let Ok(id) = generation_dir.session.parse::<SessionId>() else { continue };
             let is_over = match self.find(id) {
-                // A session that is taken up may have begun its next generation by now.
-                Some(handle) => kept.generation < handle.generation,
-                // One that is live and cannot be taken up, because it cannot be read, keeps what it has.
+                // A recovered session may have begun its next generation by now.
+                Some(handle) => generation_dir.generation < handle.generation,
+                // A live session that cannot be read, and so not be recovered, keeps its directories.
                 None => !live.contains(&id),
             };
             if is_over {
-                self.clear_away(id, kept).await;
+                self.clear_away(id, generation_dir).await;
             }
         }
         self.end_removed().await;
     }
 
-    async fn clear_away(&self, id: SessionId, kept: GenerationDir) {
-        let generation = kept.generation;
-        match host::remove_generation(kept).await {
+    async fn clear_away(&self, id: SessionId, generation_dir: GenerationDir) {
+        let generation = generation_dir.generation;
+        match host::remove_generation(generation_dir).await {
             ClearedDirectory::Removed => {}
             ClearedDirectory::Ended => self.record_end(id, json!({ "generation": generation })).await,
             ClearedDirectory::Alive => {
@@ -219,7 +224,7 @@ impl Supervisor {
         }
     }
 
-    /// Agents of ours whose directories somebody has removed: nobody can talk to them any more.
+    /// Ends agents of ours whose directories were removed: nobody can talk to them any more.
     async fn end_removed(&self) {
         let database = self.store().path();
         let Some(state_dir) = database.parent().and_then(|dir| dir.canonicalize().ok()) else { return };
@@ -234,6 +239,6 @@ impl Supervisor {
         tracing::error!(session.id = %id, %data, "processes that no session owns were ended");
         let (at, action, by) = (Time::now(), "leftovers.ended".to_owned(), "intercom".to_owned());
         let row = NewAuditRow { at, action, by, session: Some(id), data: Json::of(&data) };
-        self.store().audit(row).await.ok(); // it has happened, and is in the daemon's log
+        self.store().audit(row).await.ok(); // the processes have ended, and the daemon's log has the event
     }
 }

@@ -1,4 +1,4 @@
-//! Whose process a caller is: an agent's, of this daemon or another one, or no agent's.
+//! The owner of a caller's process: an agent of this daemon or of another one, or no agent.
 
 use std::net::SocketAddr;
 use std::path::Path;
@@ -9,20 +9,20 @@ use intercom_host::{self as host, AgentTraces, OtherEnd, PeerProcess};
 use intercom_store::IdLookup;
 use intercom_types::SessionId;
 
-/// Whose process somebody is.
+/// The owner of a process.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum ProcessOwner {
-    /// No agent's.
+    /// Not an agent.
     Nobody,
     To(SessionId),
-    /// An agent's that is not a live session of ours: of another daemon, or left over.
+    /// An agent that is not a live session of ours: of another daemon, or left over.
     Elsewhere,
-    /// It has gone, or hides: nobody to be trusted.
+    /// Not known, because the process has ended or is hidden: not to be trusted.
     Unknown,
 }
 
 impl ProcessOwner {
-    /// Returns the less trusted owner, where two processes hold the same connection.
+    /// Returns the less trusted owner, for two processes that hold the same connection.
     fn or_worse(self, other: Self) -> Self {
         let rank = |belongs: Self| match belongs {
             Self::To(_) => 3,
@@ -34,8 +34,8 @@ impl ProcessOwner {
     }
 }
 
-/// The traces of an agent of another daemon on this daemon itself, which was started inside of that agent's session. The
-/// processes of that session are its equals: it is theirs.
+/// The traces that another daemon's agent left on this daemon, if this daemon was started inside of that agent's
+/// session. Processes of that session have the same traces and are trusted, because the daemon is theirs.
 #[derive(Debug, Default)]
 pub(super) struct DaemonSurroundings {
     sessions: Vec<String>,
@@ -43,7 +43,7 @@ pub(super) struct DaemonSurroundings {
 }
 
 impl DaemonSurroundings {
-    /// Something on this process says that it is an agent's, and not only what is on the daemon itself.
+    /// Returns true if a process has traces of an agent beyond those of the daemon itself.
     fn is_foreign(&self, traces: &AgentTraces) -> bool {
         traces.sessions.iter().any(|name| !self.sessions.contains(name))
             || traces.shims.iter().any(|pid| !self.shims.contains(pid))
@@ -51,8 +51,8 @@ impl DaemonSurroundings {
 }
 
 impl Supervisor {
-    /// Looks at where the daemon itself was started; until then, every trace of an agent counts. Sessions of our own always
-    /// count: an agent that starts its own daemon again must not become its admin.
+    /// Inspects where the daemon itself was started; until then, every trace of an agent counts. Sessions of our own
+    /// always count: an agent that restarts its own daemon must not become its admin.
     pub async fn inspect_surroundings(&self) {
         let Some(traces) = host::traces(std::process::id().cast_signed()) else { return };
         let mut surroundings = DaemonSurroundings::default();
@@ -68,13 +68,13 @@ impl Supervisor {
             let sessions = surroundings.sessions.join(", ");
             tracing::warn!(
                 sessions,
-                "this daemon runs inside of another one's session, whose processes are let in"
+                "this daemon runs inside of another daemon's session, whose processes are trusted"
             );
         }
-        self.0.surroundings.set(surroundings).ok(); // looked at once
+        self.0.surroundings.set(surroundings).ok(); // inspected once
     }
 
-    /// The session whose agent this process belongs to: below its shim, in its cgroup, or with its mark.
+    /// Returns the session whose agent this process belongs to: below its shim, in its cgroup, or with its mark.
     pub fn session_of(&self, process: &PeerProcess) -> ProcessOwner {
         let Some(traces) = process.traces() else { return ProcessOwner::Unknown };
         let sessions = self.sessions();
@@ -82,7 +82,7 @@ impl Supervisor {
         let is_above = |handle: &SessionHandle| {
             handle.observer().is_some_and(|observer| traces.ancestors.contains(&observer.shim_pid()))
         };
-        let below = || sessions.iter().find(|(_, seat)| seat.handle.as_ref().is_some_and(is_above));
+        let below = || sessions.iter().find(|(_, slot)| slot.handle.as_ref().is_some_and(is_above));
         if let Some(id) = named.clone().find(|id| sessions.contains_key(id)) {
             return ProcessOwner::To(id);
         }
@@ -95,8 +95,8 @@ impl Supervisor {
         if surroundings.is_foreign(&traces) { ProcessOwner::Elsewhere } else { ProcessOwner::Nobody }
     }
 
-    /// The same for the processes at the other ends of connections on this machine, in one pass over all processes: one of
-    /// those that hold an end is enough.
+    /// Returns the same for the processes at the other ends of connections on this machine, in one pass over all
+    /// processes. One holder of an end is enough.
     pub fn sessions_of_tcp(&self, connections: &[(SocketAddr, SocketAddr)]) -> Vec<ProcessOwner> {
         let ends: Vec<_> = connections.iter().map(|(from, to)| host::other_end(*from, *to)).collect();
         let known: Vec<OtherEnd> = ends.iter().copied().flatten().filter(|end| end.is_visible()).collect();
@@ -106,12 +106,12 @@ impl Supervisor {
             .collect();
         let owner = |end: &Option<OtherEnd>| match end {
             None => ProcessOwner::Unknown,
-            // Of a user whose processes are not ours to see, and who runs none of our agents.
+            // Processes of a user that we cannot inspect, and who runs none of our agents.
             Some(end) if !end.is_visible() => ProcessOwner::Nobody,
             Some(end) => {
                 let of_holders =
                     holders.iter().filter(|(_, ends)| ends.contains(end)).map(|(owner, _)| *owner);
-                // It may be on its way between processes, and then nobody's.
+                // Without a holder the connection may be on its way between processes.
                 of_holders.reduce(ProcessOwner::or_worse).unwrap_or(ProcessOwner::Unknown)
             }
         };

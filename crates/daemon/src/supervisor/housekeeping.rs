@@ -1,4 +1,4 @@
-//! Periodic tasks: retention, and a look at the disk.
+//! Periodic tasks: retention, and the check of the free disk.
 
 use std::collections::hash_map::Entry;
 use std::time::Duration;
@@ -11,7 +11,7 @@ const LOOK_AT_DISK: Duration = Duration::from_secs(5);
 const SWEEP: Duration = Duration::from_hours(1);
 
 impl Supervisor {
-    /// Runs until the daemon stops.
+    /// Runs the periodic tasks until the daemon stops.
     pub fn keep_house(&self) {
         let supervisor = self.clone();
         self.0.tasks.spawn(async move {
@@ -31,7 +31,7 @@ impl Supervisor {
         }
     }
 
-    /// With too little free disk, agents wait in their pipes: nothing is read that could not be stored.
+    /// Pauses reading from agents while there is too little free disk, so that nothing is read that cannot be stored.
     fn look_at_disk(&self) {
         let Some(dir) = self.store().path().parent() else { return };
         let Ok(stat) = nix::sys::statvfs::statvfs(dir) else { return };
@@ -41,11 +41,11 @@ impl Supervisor {
         if changed && low {
             tracing::error!(free.bytes = free, "too little free disk: reading from agents is paused");
         } else if changed {
-            tracing::info!(free.bytes = free, "enough free disk again: reading from agents goes on");
+            tracing::info!(free.bytes = free, "enough free disk again: reading from agents continues");
         }
     }
 
-    /// Removes a session that has ended, with its log. `false` if it has not, or is about to be resumed.
+    /// Removes an ended session with its log. Returns false if it has not ended, or is about to be resumed.
     pub async fn remove(&self, record: &SessionRecord, by: String) -> Result<bool, StoreError> {
         let id = record.id;
         if record.phase != Phase::Ended {
@@ -56,7 +56,7 @@ impl Supervisor {
             handle.closed().await;
             tokio::task::yield_now().await;
         }
-        // Nobody may resume it meanwhile.
+        // Nobody may resume the session meanwhile.
         let amending = self.0.amending.lock().await;
         match self.sessions().entry(id) {
             Entry::Occupied(_) => return Ok(false),

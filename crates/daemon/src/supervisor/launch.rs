@@ -1,4 +1,4 @@
-//! Starting and resuming: from what somebody asked for to a plan for a process.
+//! Start and resume: from a request to the plan for a process.
 
 use std::collections::BTreeMap;
 use std::ffi::OsString;
@@ -35,7 +35,7 @@ pub const DEMO_MODE: &str = "__demo-agent";
 pub struct StartRequest {
     pub agent: Option<String>,
     pub command: Option<String>,
-    /// The protocol of the command.
+    /// The protocol of `command`.
     pub protocol: Option<Protocol>,
     pub args: Vec<String>,
     /// A configured name or an absolute path.
@@ -43,26 +43,26 @@ pub struct StartRequest {
     pub prompt: Option<String>,
     pub name: Option<String>,
     pub env: BTreeMap<String, String>,
-    /// A session of the agent's own to go on with.
+    /// The agent's own id of a session to continue.
     pub resume: Option<String>,
-    /// For an ACP agent to connect to: a list on one line, passed on as it is.
+    /// The MCP servers for an ACP agent: a list on one line, passed on unchanged.
     pub mcp_servers: Option<Json>,
     pub ladder: LadderChoice,
-    /// Without a process until its first prompt.
+    /// True if the process starts with the first prompt.
     pub defer: bool,
     /// The limit on what it may do.
     pub preset: Preset,
-    /// If an ACP client starts it.
+    /// Set if an ACP client starts the session.
     pub on_client_left: Option<OnClientLeft>,
     pub by: String,
 }
 
-/// Why nothing was started.
+/// The reasons why a session did not start.
 #[derive(Debug, thiserror::Error)]
 pub enum StartRefusal {
     #[error("{0}")]
     Invalid(String),
-    #[error("there are {0} sessions already, as many as max_sessions allows")]
+    #[error("there are {0} sessions, the maximum (max_sessions)")]
     TooMany(usize),
     #[error("only {free} MiB of memory are available, and min_free_memory_mib is {needed}")]
     LowMemory { free: u64, needed: u64 },
@@ -70,7 +70,7 @@ pub enum StartRefusal {
     NameTaken(String),
     #[error("the daemon is stopping")]
     Closing,
-    /// A session was created and ended at once: its id, and why.
+    /// The session was created and ended at once: its id, and the cause.
     #[error("{cause}")]
     SpawnFailed { id: SessionId, cause: String },
     #[error(transparent)]
@@ -95,12 +95,12 @@ struct LaunchSpec {
     mcp_servers: Option<Json>,
 }
 
-/// Tells whether the text says how to start a session again.
+/// Returns true if the text is a launch description.
 pub(super) fn is_launch(text: &str) -> bool {
     serde_json::from_str::<LaunchSpec>(text).is_ok()
 }
 
-/// The description of a session, kept beside its process for a database that does not know it.
+/// The description of a session, stored beside its process for a database that does not know it.
 #[derive(Debug, Serialize, Deserialize)]
 pub(super) struct SessionMemo {
     #[serde(rename = "about")]
@@ -113,7 +113,7 @@ impl SessionMemo {
         serde_json::to_string(&self.launch).expect("strings serialise")
     }
 
-    /// The program, as people know it.
+    /// Returns the program, as people know it.
     pub(super) fn program(&self) -> String {
         self.launch.command.clone().or_else(|| self.launch.agent.clone()).unwrap_or_default()
     }
@@ -127,7 +127,7 @@ impl SessionMemo {
 }
 
 impl Supervisor {
-    /// The session's id once its process runs, or at once if that is to wait.
+    /// Starts a session. Returns its id once its process runs, or at once if it is deferred.
     pub async fn start(&self, request: StartRequest) -> Result<SessionId, StartRefusal> {
         let workspace = self.workspace(&request.workspace)?;
         let agent = match (&request.agent, &request.command) {
@@ -137,7 +137,7 @@ impl Supervisor {
         let launch = LaunchSpec {
             agent,
             command: request.command,
-            protocol: request.protocol.map(|protocol| protocol.as_str().to_owned()),
+            protocol: request.protocol.map(|protocol| protocol.to_string()),
             args: request.args,
             env: request.env,
             resume: request.resume,
@@ -149,7 +149,7 @@ impl Supervisor {
             return Err(StartRefusal::Invalid(message.to_owned()));
         }
         if request.defer && request.prompt.is_some() {
-            let message = "`defer` waits for a first prompt: with `prompt` there is one";
+            let message = "`defer` waits for a first prompt and cannot be combined with `prompt`";
             return Err(StartRefusal::Invalid(message.to_owned()));
         }
         let id = SessionId::mint();
@@ -157,7 +157,7 @@ impl Supervisor {
             id,
             name: check_name(request.name)?,
             agent: launch.agent.clone(),
-            protocol: profile.protocol.as_str().to_owned(),
+            protocol: profile.protocol.to_string(),
             workspace: workspace.path,
             created_at: Time::now(),
             turn_model: turn_model(&profile),
@@ -168,7 +168,7 @@ impl Supervisor {
         let state = if request.defer { state.deferred() } else { state };
         let plan = self.plan(&launch, &profile, state.spec(), state.generation());
         self.reserve(id, state.spec().name.as_deref())?;
-        // The command line without what follows: arguments may hold what is nobody's business.
+        // Only the command, because its arguments may contain secrets.
         let first = SessionInput::Launch {
             by: request.by.clone(),
             command: profile.command,
@@ -179,7 +179,7 @@ impl Supervisor {
         outcome(id, result)
     }
 
-    /// The next generation of a session that has ended.
+    /// Starts the next generation of an ended session.
     pub async fn resume(&self, record: &SessionRecord, by: String) -> Result<(), StartRefusal> {
         let id = record.id;
         if record.phase == Phase::Created {
@@ -188,7 +188,8 @@ impl Supervisor {
         if record.phase.is_live() {
             return Err(CommandError::Refused(CommandRefusal::Running).into());
         }
-        // Its task may be about to end: it has told the log before it tells us. A later life is somebody else's.
+        // Its task may be about to end: the end is in the log before the slot is free. A newer generation is not waited
+        // for.
         while let Some(handle) = self.find(id).filter(|handle| handle.generation <= record.generation) {
             handle.closed().await;
             tokio::task::yield_now().await;
@@ -198,12 +199,12 @@ impl Supervisor {
         drop(amending);
         let place = SlotGuard { supervisor: self, id };
         let (state, plan) = self.next_life(record).await?;
-        std::mem::forget(place); // its task gives it back from here on
+        std::mem::forget(place); // from here on its task releases the slot
         let result = self.host(state, plan, TaskBeginning::New(SessionInput::Resume { by })).await;
         outcome(id, result).map(drop)
     }
 
-    /// The first process of a session that waits for its first prompt.
+    /// Starts the first process of a deferred session.
     async fn begin(&self, id: SessionId, by: String) -> Result<(), StartRefusal> {
         let done = self.command(id, SessionInput::Resume { by }).await?;
         match done.arrival.outcome().await {
@@ -212,7 +213,8 @@ impl Supervisor {
         }
     }
 
-    /// Another profile for a session that waits for its first prompt. A session of the former agent's own is not the new one's.
+    /// Chooses another profile for a deferred session. The former agent's own session is dropped, because the new agent
+    /// does not know it.
     pub async fn change_agent(&self, id: SessionId, agent: String, by: String) -> Result<(), StartRefusal> {
         let started = || StartRefusal::Command(CommandRefusal::Started.into());
         let handle = self.find(id).ok_or_else(started)?;
@@ -224,7 +226,7 @@ impl Supervisor {
         let profile = self.profile(&launch)?;
         let spec = SessionSpec {
             agent: launch.agent.clone(),
-            protocol: profile.protocol.as_str().to_owned(),
+            protocol: profile.protocol.to_string(),
             turn_model: turn_model(&profile),
             ..state.spec().clone()
         };
@@ -236,22 +238,22 @@ impl Supervisor {
         }
     }
 
-    /// Returns the state of an ended session and the plan to start its process again. Its place must be
-    /// taken: nobody else may change it meanwhile.
+    /// Returns the state of an ended session and the plan to start its process again. Its slot must be reserved: nobody
+    /// else may change it meanwhile.
     async fn next_life(&self, record: &SessionRecord) -> Result<(SessionState, ProcessPlan), StartRefusal> {
         let (stored, state) = self.stored(record.id).await?;
         let corrupt = StoreError::Corrupt { what: "a session's launch" };
         let launch: LaunchSpec = serde_json::from_str(&stored.launch).map_err(|_| corrupt)?;
         let profile = self.profile(&launch)?;
         if !record.workspace.is_dir() {
-            let gone = format!("the workspace {} is not there any more", record.workspace.display());
-            return Err(StartRefusal::Invalid(gone));
+            let missing = format!("the workspace {} no longer exists", record.workspace.display());
+            return Err(StartRefusal::Invalid(missing));
         }
         let plan = self.plan(&launch, &profile, state.spec(), state.generation() + 1);
         Ok((state, plan))
     }
 
-    /// Takes a place for a session that is about to start.
+    /// Reserves a slot for a session that is about to start.
     fn reserve(&self, id: SessionId, name: Option<&str>) -> Result<(), StartRefusal> {
         if self.0.closing.is_cancelled() {
             return Err(StartRefusal::Closing);
@@ -297,7 +299,7 @@ impl Supervisor {
         Ok(workspace)
     }
 
-    /// The profile to start: one that has a name, or what was given on the spot.
+    /// Returns the profile to start: a named one, or one made from the request.
     fn profile(&self, launch: &LaunchSpec) -> Result<AgentProfile, StartRefusal> {
         match (&launch.agent, &launch.command) {
             (Some(_), Some(_)) | (None, None) => {
@@ -314,7 +316,7 @@ impl Supervisor {
             }
             (Some(name), None) => self.agent(name).ok_or_else(|| {
                 let known: Vec<String> = self.agents().into_iter().map(|agent| agent.name).collect();
-                StartRefusal::Invalid(format!("no agent is named `{name}`; there is {}", known.join(", ")))
+                StartRefusal::Invalid(format!("no agent is named `{name}`; use one of {}", known.join(", ")))
             }),
         }
     }
@@ -331,7 +333,7 @@ impl Supervisor {
         }
     }
 
-    /// Where shims keep what they keep.
+    /// Returns the directory for the runtime directories of all shims.
     pub(super) fn agents_dir(&self) -> PathBuf {
         self.store().path().with_file_name(AGENTS_DIR)
     }
@@ -344,17 +346,17 @@ impl Supervisor {
     ) -> Result<ProcessPlan, StoreError> {
         let corrupt = StoreError::Corrupt { what: "a session's launch" };
         let launch: LaunchSpec = serde_json::from_str(&stored.launch).map_err(|_| corrupt)?;
-        // A profile that is no longer there leaves its running agent with the defaults.
+        // If the profile was removed, its running agent continues with the defaults.
         Ok(self.plan_next(&launch, state.spec(), state.generation()))
     }
 
-    /// A profile that is no longer there cannot be started again; its spec says so.
+    /// Returns the plan for a generation. If the profile was removed, its `spec` is the error.
     fn plan_next(&self, launch: &LaunchSpec, spec: &SessionSpec, generation: u32) -> ProcessPlan {
         let profile = self.profile(launch).unwrap_or_default();
         self.plan(launch, &profile, spec, generation)
     }
 
-    /// Somebody who can read neither what we keep nor how we are set up.
+    /// Returns the system user for an agent. It must be able to read neither our state nor our configuration.
     fn run_as(&self, name: &str) -> Result<RunAs, String> {
         let database = self.store().path();
         let state = database.parent().unwrap_or(database);
@@ -372,7 +374,7 @@ impl Supervisor {
         generation: u32,
     ) -> ProcessPlan {
         let (config, workspace, session) = (self.config(), &spec.workspace, spec.id.to_string());
-        // A session keeps its protocol, whatever has become of its profile.
+        // A session keeps its protocol, even if its profile has changed.
         let protocol = spec.protocol.parse().unwrap_or(profile.protocol);
         let profile = &AgentProfile { protocol, ..profile.clone() };
         let user = profile.run_as.as_ref().map(|name| self.run_as(name)).transpose();
@@ -387,7 +389,7 @@ impl Supervisor {
         let path = env.iter().find(|(name, _)| name == "PATH").map(|(_, value)| value.clone());
         let program = user.and_then(|user| {
             let program = resolve_program(&profile.command, workspace, path.as_deref());
-            let told = |error: SpawnError| match launch
+            let with_advice = |error: SpawnError| match launch
                 .agent
                 .as_deref()
                 .and_then(|name| self.how_to_install(name))
@@ -395,7 +397,7 @@ impl Supervisor {
                 Some(how) => format!("{error}; install it: {how}"),
                 None => error.to_string(),
             };
-            Ok((program.map_err(told)?, user))
+            Ok((program.map_err(with_advice)?, user))
         });
         let known = launch.agent.as_deref().and_then(catalog_agent);
         let key = known.and_then(|known| agent_key(known, &env, profile));
@@ -447,7 +449,8 @@ impl Supervisor {
         ProcessPlan {
             next_plan: Arc::new(move |generation| supervisor.plan_next(&next, &who, generation)),
             spec: process_spec,
-            // Room for a few of the longest messages, whatever is configured: one that does not fit would wait for ever.
+            // Room for a few of the longest messages, whatever is configured: a message that does not fit would wait
+            // for ever.
             runtime_dir: self.runtime_dir(spec.id, generation, 4 * max_length as u64),
             framer,
             driver,
@@ -466,7 +469,7 @@ impl Supervisor {
     }
 }
 
-/// The key that reaches an agent, where its name is known. An empty variable is none.
+/// Returns the key that reaches an agent, if its variable is known. An empty variable does not count.
 fn agent_key(known: &CatalogAgent, env: &[(OsString, OsString)], profile: &AgentProfile) -> Option<AgentKey> {
     let is_set = |name: &&str| env.iter().any(|(other, value)| other == name && !value.is_empty());
     let key = known.keys.iter().find(|key| key.iter().all(is_set))?;
@@ -503,7 +506,7 @@ fn free_memory() -> Option<u64> {
     line.trim().strip_suffix(" kB")?.parse::<u64>().ok().map(|kib| kib * 1024)
 }
 
-/// A name can be typed wherever an id can, so it must not look like one.
+/// Checks a name. It can be typed wherever an id can, so it must not look like one.
 fn check_name(name: Option<String>) -> Result<Option<String>, StartRefusal> {
     let Some(name) = name else { return Ok(None) };
     let fine = (1..=64).contains(&name.chars().count())

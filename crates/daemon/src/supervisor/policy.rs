@@ -1,4 +1,4 @@
-//! Policy for people: reload it, explain it, try another one on what was asked before, allow something always.
+//! Policy for people: reload it, explain it, try other rules on past requests, allow requests always.
 
 use std::path::PathBuf;
 use std::sync::Arc;
@@ -12,7 +12,7 @@ use intercom_types::{Clearance, ClearanceStatus, Grant, NewAuditRow, Outcome, Pr
 
 /// The number of requests read in one go when rules are tried.
 const PAGE: usize = 500;
-/// Differences that are told one by one.
+/// The maximum number of differences that are reported individually.
 const MAX_DIFFERENCES: usize = 1000;
 
 /// The explanation of a request's ruling under the rules in force.
@@ -20,7 +20,7 @@ const MAX_DIFFERENCES: usize = 1000;
 pub struct RulingExplanation {
     pub ruling: Ruling,
     pub rules: Vec<RuleEvaluation>,
-    /// The rule that "always allow" would add, or why there is none.
+    /// The rule that "always allow" would add, or the reason why there is none.
     pub proposal: Result<Rule, String>,
 }
 
@@ -31,12 +31,12 @@ pub struct RuleTrial {
     pub allowed: usize,
     pub denied: usize,
     pub asked: usize,
-    /// The number of requests that would have gone another way, and which, riskiest first.
+    /// The number of requests with another ruling, and these requests, riskiest first.
     pub different: usize,
     pub differences: Vec<RulingDifference>,
 }
 
-/// One request that would have gone another way.
+/// A request with another ruling.
 #[derive(Debug)]
 pub struct RulingDifference {
     pub clearance: Clearance,
@@ -51,13 +51,13 @@ impl Supervisor {
         self.0.policy_engine.in_force()
     }
 
-    /// Puts the rules and grants in force that are to be. Called once at the start, before any session is there.
+    /// Activates the configured rules and the stored grants. Called once at the start, before any session exists.
     pub async fn load_policy(&self) -> Result<(), StoreError> {
         if let Err(error) = self.put_in_force(self.config()).await {
             let StoreError::Unavailable(_) = error else { return Err(error) };
-            // A daemon on a full disk must start. Rules that last for a time and are not noted yet are over until a reload: begun
-            // now, they would begin again with the next daemon.
-            tracing::warn!(%error, "new rules that last for a time are not in force; `intercom reload` tries again");
+            // A daemon on a full disk must start. New rules with a time limit are inactive until a reload: their start
+            // cannot be stored, and the limit would begin again with the next daemon.
+            tracing::warn!(%error, "new rules with a time limit are inactive; retry with `intercom reload`");
             let config = self.config();
             let noted = self.store().rule_first_seen().await?;
             let lasting = config.rules.iter().filter(|rule| rule.lasts.is_some()).map(Rule::content);
@@ -68,14 +68,13 @@ impl Supervisor {
         self.load_grants().await
     }
 
-    /// Puts a new configuration in force, also for running agents and the port. On an error nothing has
-    /// changed.
+    /// Activates a new configuration, also for running agents and the port. On an error nothing has changed.
     pub async fn reload(&self, config: Config) -> Result<(), StoreError> {
         let _turn = self.0.granting.lock().await;
         self.put_in_force(Arc::new(config)).await
     }
 
-    /// The store is told first: a rule that lasts for a time must not begin anew with the next daemon.
+    /// Stores the rules first, so that the limit of a rule with a time limit does not begin anew with the next daemon.
     async fn put_in_force(&self, config: Arc<Config>) -> Result<(), StoreError> {
         let lasting = config.rules.iter().filter(|rule| rule.lasts.is_some()).map(Rule::content).collect();
         let seen = self.store().record_rules(lasting, Time::now()).await?;
@@ -99,12 +98,12 @@ impl Supervisor {
     /// Revokes a grant; returns true if it was valid until now.
     pub async fn revoke_grant(&self, grant: &Grant, entry: NewAuditRow) -> Result<bool, StoreError> {
         let _turn = self.0.granting.lock().await;
-        // First in memory: from here on it allows nothing, also if the store takes its time.
+        // In memory first: from here on it allows nothing, even if the store is slow.
         self.0.policy_engine.revoke(grant.id);
         self.store().revoke_grant(grant.id.to_string(), Time::now(), entry).await
     }
 
-    /// Explains what each rule in force makes of a request of the ledger.
+    /// Returns the ruling of each active rule on a request of the ledger.
     pub async fn explain(
         &self,
         agent: Option<String>,
@@ -112,20 +111,20 @@ impl Supervisor {
         preset: Preset,
         clearance: Clearance,
     ) -> Result<RulingExplanation, StoreError> {
-        let force = self.in_force();
+        let active = self.in_force();
         let explaining = tokio::task::spawn_blocking(move || {
             let request = policy::resolve(policy_engine::of_clearance(agent, workspace, &clearance));
             let (assessment, now) = (policy::assess(&request), Time::now());
             RulingExplanation {
-                ruling: force.rule_under(preset, &request, &assessment, now),
-                rules: policy::explain(force.rules(), &request, &assessment, now),
+                ruling: active.rule_under(preset, &request, &assessment, now),
+                rules: policy::explain(active.rules(), &request, &assessment, now),
                 proposal: policy::proposal(&request, &assessment),
             }
         });
         explaining.await.map_err(|_| StoreError::Closed)
     }
 
-    /// Tries these rules on everything that was asked since then. Changes nothing.
+    /// Tries these rules on all requests since then. Changes nothing.
     pub async fn try_rules(&self, rules: Rules, since: Time) -> Result<RuleTrial, StoreError> {
         let (mut tried, mut after) = (RuleTrial::default(), 0);
         let proposed = Arc::new(self.in_force().with_rules(rules));
@@ -168,7 +167,7 @@ impl RuleTrial {
         if judged.would.outcome != judged.was {
             self.different += 1;
             self.differences.push(judged);
-            // Bounded: the least risky of too many are only counted.
+            // Bounded: of too many differences, the least risky are only counted.
             if self.differences.len() >= 2 * MAX_DIFFERENCES {
                 self.differences.sort_by_key(|difference| std::cmp::Reverse(difference.risk));
                 self.differences.truncate(MAX_DIFFERENCES);
@@ -177,7 +176,7 @@ impl RuleTrial {
     }
 }
 
-/// By what policy said at the time; before there was any, people decided everything.
+/// Returns the ruling at the time; before there was any policy, people decided everything.
 fn was(clearance: &Clearance) -> Outcome {
     match clearance.ruling.as_ref().map(|ruling| ruling.outcome) {
         Some(Outcome::Allow) if clearance.status == ClearanceStatus::Approved => Outcome::Allow,

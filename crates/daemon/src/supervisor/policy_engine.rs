@@ -1,4 +1,4 @@
-//! The assessment of a request before it is recorded: the risk we see, the rules' ruling, the terms of its
+//! The assessment of a request before it is recorded: the computed risk, the ruling of the rules, and the terms of the
 //! decision.
 
 use std::collections::HashMap;
@@ -14,19 +14,17 @@ use intercom_types::{
     Clearance, ClearanceRequest, Grant, GrantId, Outcome, Preset, Risk, Ruling, SessionId, Time, Verdict, hex,
 };
 
-/// The configuration and rules in force now. Cloneable; clones share them, so that a reload reaches every
-/// session.
+/// The active configuration and rules. Cloneable; clones share them, so that a reload reaches every session.
 #[derive(Debug, Clone)]
 pub(super) struct PolicyEngine {
-    force: Arc<RwLock<Arc<ActivePolicy>>>,
-    /// The number of changes to them. Sessions assess their pending clearances again when it rises.
+    active: Arc<RwLock<Arc<ActivePolicy>>>,
+    /// The version of the policy. Sessions reassess their pending clearances when it rises.
     version: Arc<watch::Sender<u64>>,
-    /// The spending of each session on its last day with any, in millionths. Locked only for the moment of a
-    /// sum.
+    /// The spending of each session on its last day with any, in millionths. Locked only to sum it up.
     spent: Arc<Mutex<HashMap<SessionId, (i64, u64)>>>,
 }
 
-/// Exchanged as a whole: a request is judged by one version of it.
+/// One version of the policy. Exchanged as a whole, so that a request is assessed by one version only.
 #[derive(Debug, Clone)]
 pub struct ActivePolicy {
     pub config: Arc<Config>,
@@ -37,7 +35,7 @@ pub struct ActivePolicy {
 }
 
 impl ActivePolicy {
-    /// The rules were checked when the configuration was read. `seen` tells since when each of those with `for` is there.
+    /// The rules were checked with the configuration. `seen` has the first appearance of each rule with `for`.
     fn new(config: Arc<Config>, seen: &HashMap<String, Time>, grants: Vec<(Grant, Rules)>) -> Self {
         let loaded_at = Time::now();
         let first_seen = |rule: &Rule| match rule.lasts {
@@ -45,15 +43,15 @@ impl ActivePolicy {
             None => loaded_at,
         };
         let rules = Rules::compile(config.rules.clone(), first_seen).unwrap_or_else(|error| {
-            tracing::error!(%error, "rules that cannot be used: people are asked about everything");
+            tracing::error!(%error, "the rules are invalid; people decide everything");
             Rules::default()
         });
         let watch_policies = WatchPolicies::new(&config);
         Self { config, rules, loaded_at, grants, watch_policies }
     }
 
-    /// Returns the terms on which a request of this risk is decided. The clock never approves a request that
-    /// takes several people, the machine itself, or somebody in particular.
+    /// Returns the terms on which a request of this risk is decided. The clock never approves a request that needs
+    /// several people, the machine itself, or certain people.
     fn terms(&self, risk: Risk, ruling: Ruling) -> RequestAssessment {
         let settings = &self.config.clearances;
         let needed = settings.needed(risk);
@@ -63,20 +61,19 @@ impl ActivePolicy {
         RequestAssessment { ruling: Some(ruling), needed, limit, ..RequestAssessment::default() }
     }
 
-    /// The same with other rules, to see what they would do.
+    /// Returns the same policy with other rules, to see their effect.
     #[must_use]
     pub fn with_rules(&self, rules: Rules) -> Self {
         Self { rules, ..self.clone() }
     }
 
-    /// Returns the digest of the rules as they are written, so that the audit shows whether they were
-    /// changed.
+    /// Returns the digest of the rules as written, so that the audit shows changes.
     pub fn digest(&self) -> String {
         let text = serde_json::to_string(&self.config.rules).expect("rules have string keys only");
         hex(ring::digest::digest(&ring::digest::SHA256, text.as_bytes()).as_ref())
     }
 
-    /// The text of a nudge for an agent of this profile.
+    /// Returns the text of a nudge for an agent of this profile.
     pub fn nudge_text(&self, agent: Option<&str>) -> String {
         self.watch_policies.of(agent).nudge_text.clone()
     }
@@ -101,18 +98,18 @@ impl ActivePolicy {
         ruling(policy::decide(&self.rules, request, assessment, now))
     }
 
-    /// The operators' own rules first; what they leave to people, a grant may allow.
+    /// Rules on a request by the operators' rules first; a grant may allow what they leave to people.
     pub fn rule(&self, request: &ResolvedRequest, assessment: &policy::RiskAssessment, now: Time) -> Ruling {
         let ruling = self.by_rules(request, assessment, now);
         if ruling.outcome != Outcome::Ask {
             return ruling;
         }
-        // What takes several people, or the machine itself, takes them every time.
+        // A request that needs several people, or the machine itself, needs them every time.
         let settings = &self.config.clearances;
         if settings.needed(assessment.risk) > 1 || settings.is_local_only(assessment.risk) {
             return ruling;
         }
-        // Whom a rule wants asked may have answered for good; nobody else may for them.
+        // If a rule names people, only a grant of one of them counts, because nobody else may decide for them.
         let may = |grant: &Grant| ruling.whom.is_empty() || ruling.whom.contains(&grant.created_by);
         let valid = self.grants.iter().filter(|(grant, _)| grant.is_valid(now) && may(grant));
         let granted = valid.into_iter().find(|(_, rules)| {
@@ -143,7 +140,7 @@ pub fn ruled_by_preset(clearance: &Clearance) -> Option<Ruling> {
     clearance.ruling.as_ref().filter(by).cloned()
 }
 
-/// In the words of the ledger.
+/// Converts a ruling to the ledger's type.
 fn ruling(found: policy::PolicyRuling) -> Ruling {
     let policy::PolicyRuling { outcome, rule, why } = found;
     let (outcome, whom) = match outcome {
@@ -154,7 +151,7 @@ fn ruling(found: policy::PolicyRuling) -> Ruling {
     Ruling { outcome, rule: rule.map(|(_, name)| name), why, whom }
 }
 
-/// Returns the subject that policy looks at, for a request that is being made.
+/// Returns a new request as policy sees it.
 fn subject_of_request(spec: &SessionSpec, ask: &ClearanceRequest) -> PolicyRequest {
     PolicyRequest {
         agent: spec.agent.clone(),
@@ -168,7 +165,7 @@ fn subject_of_request(spec: &SessionSpec, ask: &ClearanceRequest) -> PolicyReque
     }
 }
 
-/// The same of one in the ledger.
+/// Returns a request of the ledger as policy sees it.
 pub fn of_clearance(agent: Option<String>, workspace: std::path::PathBuf, c: &Clearance) -> PolicyRequest {
     PolicyRequest {
         agent,
@@ -178,7 +175,7 @@ pub fn of_clearance(agent: Option<String>, workspace: std::path::PathBuf, c: &Cl
         paths: c.file_path.iter().chain(&c.more_paths).cloned().collect(),
         command: c.command.clone(),
         diff: c.diff.clone(),
-        // Of those that never claim, all that is known is in what we saw.
+        // If the claimed risk was not recorded, the larger of the two risks shows a claim.
         claimed: (c.claimed_risk.is_some() || c.risk.level() > c.computed_risk.level())
             .then(|| Risk::of_claim(c.claimed_risk.as_deref())),
     }
@@ -186,15 +183,15 @@ pub fn of_clearance(agent: Option<String>, workspace: std::path::PathBuf, c: &Cl
 
 /// Returns the tool that the agent named, or else the one that fits: `execute` for a command, `edit` for a
 /// path or a diff.
-fn tool(said: Option<&str>, runs: bool, edits: bool) -> Option<String> {
+fn tool(named: Option<&str>, runs: bool, edits: bool) -> Option<String> {
     let seen = if runs { Some("execute") } else { edits.then_some("edit") };
-    said.or(seen).map(str::to_owned)
+    named.or(seen).map(str::to_owned)
 }
 
 impl PolicyEngine {
     pub(super) fn new(config: Arc<Config>) -> Self {
         Self {
-            force: Arc::new(RwLock::new(Arc::new(ActivePolicy::new(config, &HashMap::new(), Vec::new())))),
+            active: Arc::new(RwLock::new(Arc::new(ActivePolicy::new(config, &HashMap::new(), Vec::new())))),
             version: Arc::new(watch::Sender::new(0)),
             spent: Arc::default(),
         }
@@ -205,16 +202,16 @@ impl PolicyEngine {
     }
 
     pub(super) fn in_force(&self) -> Arc<ActivePolicy> {
-        Arc::clone(&self.force.read().unwrap_or_else(PoisonError::into_inner))
+        Arc::clone(&self.active.read().unwrap_or_else(PoisonError::into_inner))
     }
 
-    /// Puts another policy in force, and tells every session.
+    /// Activates another policy and notifies every session.
     fn change(&self, next: impl FnOnce(&ActivePolicy) -> ActivePolicy) {
         {
-            let mut current = self.force.write().unwrap_or_else(PoisonError::into_inner);
+            let mut current = self.active.write().unwrap_or_else(PoisonError::into_inner);
             *current = Arc::new(next(&current));
         }
-        // After the exchange: whoever hears of it finds the new one.
+        // After the exchange: a session that is notified must find the new policy.
         self.version.send_modify(|version| *version += 1);
     }
 
@@ -230,7 +227,7 @@ impl PolicyEngine {
         });
     }
 
-    /// One that cannot be read any more allows nothing.
+    /// Replaces the grants. An unreadable grant allows nothing.
     pub(super) fn grant(&self, grants: Vec<Grant>) {
         let compiled = grants.into_iter().filter_map(|grant| {
             let rule: Option<Rule> = serde_json::from_str(grant.rule.as_str()).ok();
@@ -275,20 +272,20 @@ impl RequestAssessor for PolicyEngine {
     }
 
     fn rule_pending(&self, spec: &SessionSpec, clearance: &Clearance) -> Ruling {
-        let force = self.in_force();
+        let active = self.in_force();
         let request = policy::resolve(of_clearance(spec.agent.clone(), spec.workspace.clone(), clearance));
         let mut assessment = policy::assess(&request);
-        // People were shown this risk, and nothing is allowed that was riskier when it was asked.
+        // People were shown the recorded risk. A lower risk now must not allow a request that was riskier then.
         assessment.risk = assessment.risk.max(clearance.risk.level());
         let now = Time::now();
         if clearance.needed > 1 && policy::forbids(spec.preset, &request, &assessment).is_none() {
-            return force.by_rules(&request, &assessment, now); // it takes several people, whatever one of them granted
+            return active.by_rules(&request, &assessment, now); // one person's grant cannot replace several approvals
         }
-        force.rule_under(spec.preset, &request, &assessment, now)
+        active.rule_under(spec.preset, &request, &assessment, now)
     }
 
     fn unassessed(&self, spec: &SessionSpec) -> RequestAssessment {
-        let why = "it could not be looked at in time".to_owned();
+        let why = "it could not be assessed in time".to_owned();
         let ruling = match spec.preset {
             Preset::Full => Ruling { outcome: Outcome::Ask, rule: None, why: why.clone(), whom: Vec::new() },
             preset => forbidden_by(preset, format!("{} denies it: {why}", preset.rule())),

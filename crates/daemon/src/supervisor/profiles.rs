@@ -1,4 +1,4 @@
-//! Which agents can be started: those of the configuration, those that everybody knows, and the demo.
+//! The agents that can be started: configured ones, well-known ones, and the demo.
 
 use std::ffi::{OsStr, OsString};
 use std::path::Path;
@@ -10,7 +10,7 @@ use intercom_host::{agent_environment, resolve_program};
 use intercom_store::{CachedCapabilities, StoreError};
 use intercom_types::{Json, hex};
 
-/// An agent by its name.
+/// An agent with its name.
 #[derive(Debug, Clone)]
 pub struct NamedAgent {
     pub name: String,
@@ -19,24 +19,14 @@ pub struct NamedAgent {
 }
 
 /// The availability of a profile's program.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, strum::Display)]
+#[strum(serialize_all = "snake_case")]
 pub enum ProgramAvailability {
     BuiltIn,
     Installed,
-    /// It is fetched when it is started.
+    /// The program is downloaded when the agent starts.
     OnDemand,
     Missing,
-}
-
-impl ProgramAvailability {
-    pub fn as_str(self) -> &'static str {
-        match self {
-            Self::BuiltIn => "built_in",
-            Self::Installed => "installed",
-            Self::OnDemand => "on_demand",
-            Self::Missing => "missing",
-        }
-    }
 }
 
 /// Every agent that has a name: what is configured comes first, and takes the place of what is built in.
@@ -53,22 +43,18 @@ impl Supervisor {
         agents(&self.config())
     }
 
-    /// The same with what one of each told last, unless its command line was another.
+    /// Returns all agents with the capabilities that each reported last, unless its command line has changed since.
     pub async fn known_agents(&self) -> Result<Vec<(NamedAgent, Option<Json>)>, StoreError> {
-        let known = self.store().known_agents().await?;
-        let told = |agent: &NamedAgent| {
+        let cache = self.store().known_agents().await?;
+        let with_capabilities = |agent: NamedAgent| {
             let fingerprint = command_fingerprint(&agent.profile);
-            let same = |known: &&CachedCapabilities| {
-                known.name == agent.name && known.command_fingerprint == fingerprint
+            let is_same = |cached: &&CachedCapabilities| {
+                cached.name == agent.name && cached.command_fingerprint == fingerprint
             };
-            let known = known.iter().find(same);
-            known.map(|known| known.capabilities.clone())
+            let capabilities = cache.iter().find(is_same).map(|cached| cached.capabilities.clone());
+            (agent, capabilities)
         };
-        let with = |agent: NamedAgent| {
-            let told = told(&agent);
-            (agent, told)
-        };
-        Ok(self.agents().into_iter().map(with).collect())
+        Ok(self.agents().into_iter().map(with_capabilities).collect())
     }
 
     pub(super) fn agent(&self, name: &str) -> Option<AgentProfile> {
@@ -94,7 +80,7 @@ fn find(config: &Config, name: &str, path: &OsStr) -> Option<NamedAgent> {
     Some(NamedAgent { name: name.to_owned(), profile, availability })
 }
 
-/// A hash of a command line: arguments may hold secrets, and are not kept.
+/// Returns a hash of a command line, because arguments may contain secrets and are not stored.
 pub(super) fn command_fingerprint(profile: &AgentProfile) -> String {
     let line = serde_json::to_string(&(&profile.command, &profile.args)).expect("strings serialise");
     hex(ring::digest::digest(&ring::digest::SHA256, line.as_bytes()).as_ref())
@@ -103,7 +89,7 @@ pub(super) fn command_fingerprint(profile: &AgentProfile) -> String {
 fn demo() -> AgentProfile {
     AgentProfile {
         description: Some("a friendly scripted agent that shows how intercom works".to_owned()),
-        // Our own binary, also after the file on disk was replaced.
+        // The running binary, even after the file on disk was replaced.
         command: "/proc/self/exe".to_owned(),
         args: vec![DEMO_MODE.to_owned()],
         ..AgentProfile::default()
@@ -123,12 +109,13 @@ fn built_in(known: &CatalogAgent, path: &OsStr) -> (AgentProfile, ProgramAvailab
     (profile, availability)
 }
 
-/// Relative directories on the search path depend on the workspace, and do not count.
+/// Returns true if the program exists. Relative directories on the search path depend on the workspace and do not
+/// count.
 pub(super) fn is_there(program: &str, path: &OsStr) -> bool {
     resolve_program(program, Path::new("/"), Some(path)).is_ok()
 }
 
-/// Where agents look for programs, unless their profile says otherwise.
+/// Returns the search path of agents whose profile sets none.
 fn search_path() -> OsString {
     let environment = agent_environment(std::env::vars_os(), &[], [], "");
     environment.into_iter().find(|(name, _)| name == "PATH").map(|(_, value)| value).unwrap_or_default()

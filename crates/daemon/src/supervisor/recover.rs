@@ -1,4 +1,4 @@
-//! After a start: what an earlier daemon left behind.
+//! Recovery after a start: the sessions of an earlier daemon.
 
 use futures_util::stream::{self, StreamExt};
 
@@ -9,17 +9,17 @@ use intercom_host::{self as host, AgentProcess};
 use intercom_store::{IdLookup, StoreError};
 use intercom_types::{SessionId, Time, agent};
 
-/// The number of sessions that are looked for at the same time.
+/// The maximum number of sessions that are recovered at the same time.
 const AT_ONCE: usize = 64;
 
 /// The result of recovery.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub struct RecoveryReport {
-    /// Sessions whose agents run on.
+    /// The number of sessions whose agents still run.
     pub attached: usize,
-    /// Sessions whose agents have ended meanwhile.
+    /// The number of sessions whose agents have ended meanwhile.
     pub ended: usize,
-    /// Sessions whose agents the database did not know.
+    /// The number of sessions whose agents the database did not know.
     pub adopted: usize,
 }
 
@@ -34,19 +34,19 @@ impl std::fmt::Display for RecoveryReport {
     }
 }
 
-/// The fate of a session that was live.
+/// The outcome for a session that was live.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum RecoveryOutcome {
     Attached,
     Ended,
-    /// Its agent runs, or ran, and nobody knows what it was told. `known` if the session was.
+    /// Its messages are not known. `known` is true if the session was not an orphan before.
     Orphan {
         known: bool,
     },
 }
 
 impl Supervisor {
-    /// Takes up every session that was live: reads on from where the log ends, and sends what was decided meanwhile.
+    /// Recovers every live session: continues reading where the log ends, and sends messages that have not arrived.
     pub async fn recover(&self) -> Result<RecoveryReport, StoreError> {
         let today = agent::day(Time::now());
         for (id, micros) in self.store().spent_on(today).await? {
@@ -58,14 +58,14 @@ impl Supervisor {
         let found = stream::iter(live.clone().into_iter().map(recover)).buffer_unordered(AT_ONCE);
         let found: Vec<(SessionId, Result<RecoveryOutcome, StoreError>)> = found.collect().await;
         let mut recovered = RecoveryReport { adopted, ..RecoveryReport::default() };
-        for (id, fate) in found {
-            match fate {
+        for (id, outcome) in found {
+            match outcome {
                 Ok(RecoveryOutcome::Attached) => recovered.attached += 1,
                 Ok(RecoveryOutcome::Ended) => recovered.ended += 1,
                 Ok(RecoveryOutcome::Orphan { known }) => recovered.adopted += usize::from(known),
-                // One session that cannot be read must not keep the others from their people.
+                // One session that cannot be read must not prevent the recovery of the others.
                 Err(error @ (StoreError::Corrupt { .. } | StoreError::Conflict(_))) => {
-                    tracing::error!(session.id = %id, %error, "a session cannot be taken up");
+                    tracing::error!(session.id = %id, %error, "a session cannot be recovered");
                     if matches!(error, StoreError::Corrupt { .. }) && self.end_unreadable(id).await {
                         live.retain(|other| *other != id);
                     }
@@ -86,11 +86,11 @@ impl Supervisor {
                 .await
                 .map(|()| RecoveryOutcome::Attached);
         }
-        // What a newer database has consumed may be gone from the journal.
+        // The journal may have been trimmed beyond the position of an older database.
         let consumed = stored.consumed.max(host::output_start(&plan.runtime_dir));
         let process = match AgentProcess::find(&id.to_string(), &plan.runtime_dir, consumed).await {
             Ok(process) => process,
-            // It was to be started, and was not: nobody has been told anything yet.
+            // The start was recorded and did not happen: nothing was sent to any process.
             Err(_) if state.is_waking() => {
                 return self
                     .take_up(state, plan, TaskBeginning::Resting)
@@ -109,18 +109,18 @@ impl Supervisor {
             self.adopt_known(&mut state, &process, consumed).await?;
             outbox.clear();
         }
-        let fate = match (state.is_orphan(), alive) {
+        let outcome = match (state.is_orphan(), alive) {
             (true, _) => RecoveryOutcome::Orphan { known: !was_orphan },
             (false, true) => RecoveryOutcome::Attached,
             (false, false) => RecoveryOutcome::Ended,
         };
-        let again = fate == RecoveryOutcome::Ended && plan.resume_after_reboot;
+        let again = outcome == RecoveryOutcome::Ended && plan.resume_after_reboot;
         let found = FoundProcess { process, consumed, outbox };
         self.take_up(state, plan, TaskBeginning::Found(Box::new(found))).await?;
         if again {
             self.resume_after_reboot(id);
         }
-        Ok(fate)
+        Ok(outcome)
     }
 
     async fn take_up(
@@ -131,12 +131,12 @@ impl Supervisor {
     ) -> Result<(), StoreError> {
         match self.host(state, plan, beginning).await {
             Err(StartError::Command(CommandError::Store(error))) => Err(error),
-            // It is in the registry, or its end is in the log.
+            // Either the session is in the registry, or its end is in the log.
             _ => Ok(()),
         }
     }
 
-    /// Once the end of its process is in the log: the next generation, if it was the machine that was restarted.
+    /// Resumes a session once the end of its process is in the log, if the restart of the machine ended it.
     fn resume_after_reboot(&self, id: SessionId) {
         let supervisor = self.clone();
         self.0.tasks.spawn(async move {
@@ -147,14 +147,15 @@ impl Supervisor {
             if record.end_reason.as_deref() == Some(host::REBOOTED)
                 && let Err(error) = supervisor.resume(&record, "the restart of the machine".to_owned()).await
             {
-                tracing::warn!(session.id = %id, %error, "it could not be resumed after the restart");
+                tracing::warn!(session.id = %id, %error, "a session could not be resumed after the restart of the machine");
             }
         });
     }
 }
 
-/// Tells whether a process has heard or said more than the database knows of: that is older than the process. Every message is recorded
-/// before it is sent, and output is given up only once it is in the log, so without a restored backup neither can be.
+/// Returns true if a process has received or sent more than the database knows. Then the database is older: every
+/// message is recorded before it is sent, and output is trimmed only once it is in the log, so this takes a restored
+/// backup.
 fn is_ahead(process: &AgentProcess, state: &SessionState, stored: u64, kept: u64) -> bool {
     process.accepted().is_some_and(|accepted| accepted >= state.next_message()) || kept > stored
 }

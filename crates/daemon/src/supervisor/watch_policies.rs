@@ -1,4 +1,4 @@
-//! The policies by which sessions are watched, from the configuration.
+//! The watch policies of sessions, from the configuration.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -7,7 +7,7 @@ use crate::config::{AGENT_CATALOG, AgentProfile, CatalogAgent, Config, RestartPo
 use crate::session::restart::{RestartCondition, RestartTerms};
 use crate::session::{SpendCaps, StallThresholds, WatchPolicy};
 
-/// For each profile, and for everybody else.
+/// The policy of each profile, and the general one.
 #[derive(Debug, Clone)]
 pub(super) struct WatchPolicies {
     profiles: BTreeMap<String, Arc<WatchPolicy>>,
@@ -34,12 +34,12 @@ impl WatchPolicies {
     }
 }
 
-/// 0 is no limit.
+/// Converts an amount to millionths; 0 means no limit.
 fn micros(amount: f64) -> Option<u64> {
     #[expect(
         clippy::cast_possible_truncation,
         clippy::cast_sign_loss,
-        reason = "validation lets in no others"
+        reason = "validation accepts no others"
     )]
     (amount > 0.0).then_some((amount * 1e6) as u64)
 }

@@ -1,4 +1,4 @@
-//! The agent's process and our ends of its pipes.
+//! The agent's process and the shim's ends of its pipes.
 
 use std::io;
 use std::os::fd::{AsFd, OwnedFd};
@@ -20,8 +20,8 @@ pub(super) struct ShimmedAgent {
 }
 
 impl ShimmedAgent {
-    /// The process runs when this returns, in a session, a group and, where there is one, a cgroup of its own. `unmet`
-    /// limits are those that the cgroup could not take.
+    /// Starts the agent. The process runs when this returns, in a session, a group and, if there is one, a cgroup of
+    /// its own. `unmet` are the limits that the cgroup does not support.
     #[expect(unsafe_code, reason = "session, cgroup and limits can only be asked for between fork and exec")]
     pub(super) fn start(
         spec: &ProcessSpec,
@@ -38,16 +38,17 @@ impl ShimmedAgent {
             .stdin(Stdio::piped())
             .stdout(Stdio::piped())
             .stderr(Stdio::piped());
-        let (door, unmet, user) = (cgroup.map(Cgroup::procs_file), unmet.clone(), spec.user.clone());
-        // SAFETY: the shim has one thread, so that nothing can be locked or half done in the child; what is done here
-        // would be allowed at any other place as well.
+        let (procs_file, unmet, user) = (cgroup.map(Cgroup::procs_file), unmet.clone(), spec.user.clone());
+        // SAFETY: the shim has one thread, so nothing can be locked or half done in the child; the calls here would be
+        // allowed at any other place as well.
         unsafe {
             command.pre_exec(move || {
                 nix::unistd::setsid()?;
-                // What we wait for on a descriptor must reach the agent as ever.
+                // The shim blocks the signals that it reads from a descriptor, and a mask is inherited: the agent must
+                // receive them as usual.
                 SigSet::empty().thread_set_mask()?;
-                if let Some(door) = &door {
-                    std::fs::write(door, "0")?;
+                if let Some(procs_file) = &procs_file {
+                    std::fs::write(procs_file, "0")?;
                 }
                 if let Some(bytes) = unmet.memory_bytes {
                     setrlimit(Resource::RLIMIT_AS, bytes, bytes)?;
@@ -76,7 +77,7 @@ impl ShimmedAgent {
         for pipe in [&agent.stdin, &agent.stdout, &agent.stderr] {
             unblock(pipe)?;
         }
-        Ok(agent) // `child` is not waited for: every child of ours is reaped in one place
+        Ok(agent) // `child` is not waited for: `ShimLoop::reap` reaps all children
     }
 }
 

@@ -1,7 +1,7 @@
-//! The lock of the state directory, and whether a process holds it: that makes it the daemon.
+//! The lock of the state directory; its holder is the daemon.
 //!
-//! The kernel lists every lock with the process that took it and the device and inode of its file (`/proc/locks`). The device
-//! is the one of the file system, which `stat` does not tell everywhere; the list of mounts does.
+//! The kernel lists every lock with the process that took it and the device and inode of its file (`/proc/locks`). The
+//! device is that of the file system, which `stat` does not always report; the list of mounts does.
 
 use std::fs::{self, File};
 use std::os::fd::AsRawFd;
@@ -13,18 +13,18 @@ use crate::identity::ProcessIdentity;
 
 const LOCK_FILE: &str = "daemon.lock";
 
-/// The knowledge of a shim about who may be its daemon.
+/// The check that a process may be the shim's daemon.
 pub(super) struct DaemonLock {
     state_dir: Option<File>,
-    /// The process that started the shim: the daemon of that moment.
+    /// The process that started the shim: the daemon at that time.
     parent: ProcessIdentity,
-    /// The kernel shows the lock of that daemon. Where it does not (some network and user-space file systems), it would show no
-    /// other one either, and nobody could ever attach.
+    /// The kernel shows that daemon's lock. On some network and user-space file systems it does not; it would then show
+    /// no other daemon's lock either, and none could ever attach.
     is_visible: bool,
 }
 
 impl DaemonLock {
-    /// `dir` is the directory of the shim, somewhere below the state directory.
+    /// Opens the state directory above `dir`, the directory of the shim.
     pub(super) fn around(dir: &Path) -> Self {
         let parent = ProcessIdentity::of(std::os::unix::process::parent_id().cast_signed());
         let state_dir = state_dir_of(dir).and_then(|dir| File::open(dir).ok());
@@ -33,7 +33,8 @@ impl DaemonLock {
         lock
     }
 
-    /// Tells whether this process is a daemon of our state directory: the one that started us, or one that holds the lock.
+    /// Reports whether this process is a daemon of our state directory: the one that started the shim, or one that
+    /// holds the lock.
     pub(super) fn is_held_by(&self, pid: i32) -> bool {
         !self.is_visible || (pid == self.parent.pid && self.parent.is_running()) || self.is_locked_by(pid)
     }
@@ -50,30 +51,30 @@ fn state_dir_of(dir: &Path) -> Option<PathBuf> {
     Some(agents.parent()?.to_owned())
 }
 
-/// A file as the list of locks names it: `major:minor:inode`, the first two hexadecimal.
+/// A file in the notation of the list of locks: `major:minor:inode`, the first two hexadecimal.
 #[derive(Debug, PartialEq, Eq)]
 struct LockedInode(String);
 
 impl LockedInode {
-    /// The file that has the lock's name now: somebody may have replaced it.
+    /// Identifies the file that has the lock's name now: it may have been replaced.
     fn of_lock_in(state_dir: &File) -> Option<Self> {
         let file = File::open(format!("/proc/self/fd/{}/{LOCK_FILE}", state_dir.as_raw_fd())).ok()?;
         Self::of(&file)
     }
 
     fn of(file: &File) -> Option<Self> {
-        let about = fs::read_to_string(format!("/proc/self/fdinfo/{}", file.as_raw_fd())).ok()?;
-        let field = |name: &str| about.lines().find_map(|line| line.strip_prefix(name)).map(str::trim);
+        let fdinfo = fs::read_to_string(format!("/proc/self/fdinfo/{}", file.as_raw_fd())).ok()?;
+        let field = |name: &str| fdinfo.lines().find_map(|line| line.strip_prefix(name)).map(str::trim);
         let mounts = fs::read_to_string("/proc/self/mountinfo").ok()?;
         let (major, minor) = device_of(&mounts, field("mnt_id:")?)?;
-        // Before Linux 5.14 it is not told there.
+        // Linux before 5.14 does not report the inode there.
         let inode =
             field("ino:").and_then(|ino| ino.parse().ok()).or_else(|| Some(file.metadata().ok()?.ino()));
         Some(Self(format!("{major:02x}:{minor:02x}:{}", inode?)))
     }
 }
 
-/// A line is `mount parent major:minor …`, in decimal.
+/// Finds the device of a mount. A line is `mount parent major:minor …`, in decimal.
 fn device_of(mounts: &str, mount: &str) -> Option<(u32, u32)> {
     mounts.lines().find_map(|line| {
         let mut fields = line.split_ascii_whitespace();
@@ -85,7 +86,8 @@ fn device_of(mounts: &str, mount: &str) -> Option<(u32, u32)> {
     })
 }
 
-/// A line is `n: FLOCK ADVISORY WRITE pid major:minor:inode start end`; one that only waits has `->` before `FLOCK`.
+/// Reports whether a line of `/proc/locks` is a held lock of this process on this file. A line is `n: FLOCK ADVISORY
+/// WRITE pid major:minor:inode start end`; a waiting one has `->` before `FLOCK`.
 fn is_lock_of(line: &str, pid: i32, file: &LockedInode) -> bool {
     let mut fields = line.split_ascii_whitespace().skip(1);
     let kind = [fields.next(), fields.next(), fields.next()];

@@ -1,7 +1,8 @@
-//! Messages on their way into the agent's stdin: accepted once, written whole and in order, told when they are in.
+//! The queue of messages for the agent's stdin: each is accepted once, written whole and in order, and acknowledged
+//! when it is completely in the pipe.
 //!
-//! A daemon that comes back sends again what it has not heard of. What was accepted is not accepted again; what was
-//! written, or never will be, is told again.
+//! A daemon that comes back sends unacknowledged messages again. An accepted message is not accepted twice; its result,
+//! written or failed, is reported again.
 
 use std::collections::VecDeque;
 use std::os::fd::OwnedFd;
@@ -10,7 +11,7 @@ use nix::errno::Errno;
 
 use crate::frame::ShimFrame;
 
-/// Not numbered: the ladder's own interrupt.
+/// The number of the stop ladder's own interrupt, which is not acknowledged.
 pub(super) const UNNUMBERED: u64 = 0;
 
 pub(super) struct StdinQueue {
@@ -27,7 +28,7 @@ impl StdinQueue {
         Self { pipe: Some(pipe), queue: VecDeque::new(), begun: 0, accepted: 0, written: 0 }
     }
 
-    /// The pipe, while there is something to write.
+    /// The pipe, if there is something to write.
     pub(super) fn waiting(&self) -> Option<&OwnedFd> {
         self.pipe.as_ref().filter(|_| !self.queue.is_empty())
     }
@@ -41,6 +42,7 @@ impl StdinQueue {
     }
 
     pub(super) fn accept(&mut self, n: u64, message: Vec<u8>, out: &mut Vec<ShimFrame>) {
+        // A repeated message: report its result, if there is one yet; if it is still queued, its answer follows anyway.
         if n != UNNUMBERED && n <= self.accepted {
             if n <= self.written {
                 out.push(ShimFrame::Ack(n));
@@ -56,13 +58,14 @@ impl StdinQueue {
         }
     }
 
-    /// Writes as much as the agent takes.
+    /// Writes as much as the pipe takes, without blocking.
     pub(super) fn pump(&mut self, out: &mut Vec<ShimFrame>) {
         while let (Some(pipe), Some((n, message))) = (&self.pipe, self.queue.front()) {
             match nix::unistd::write(pipe, &message[self.begun..]) {
                 Ok(written) => self.begun += written,
                 Err(Errno::EINTR) => continue,
                 Err(Errno::EAGAIN) => return,
+                // Usually EPIPE: the agent has closed its stdin, so no later message can arrive either.
                 Err(_) => return self.close(out),
             }
             if self.begun == message.len() {
@@ -76,7 +79,7 @@ impl StdinQueue {
         }
     }
 
-    /// The agent sees the end of its stdin; what is not wholly written never will be.
+    /// Closes the agent's stdin and fails all messages that are not completely written.
     pub(super) fn close(&mut self, out: &mut Vec<ShimFrame>) {
         self.pipe = None;
         self.give_up(out);
@@ -103,7 +106,7 @@ mod tests {
         (reader, StdinQueue::new(writer))
     }
 
-    fn told(act: impl FnOnce(&mut Vec<ShimFrame>)) -> Vec<ShimFrame> {
+    fn reported(act: impl FnOnce(&mut Vec<ShimFrame>)) -> Vec<ShimFrame> {
         let mut out = Vec::new();
         act(&mut out);
         out
@@ -112,12 +115,16 @@ mod tests {
     #[test]
     fn a_message_is_written_once_however_often_it_is_sent() {
         let (mut reader, mut input) = pipe();
-        assert_eq!(told(|out| input.accept(1, b"a\n".to_vec(), out)), []);
-        assert_eq!(told(|out| input.accept(1, b"a\n".to_vec(), out)), [], "accepted, not written yet");
-        assert_eq!(told(|out| input.pump(out)), [ShimFrame::Ack(1)]);
-        assert_eq!(told(|out| input.accept(1, b"a\n".to_vec(), out)), [ShimFrame::Ack(1)], "told again");
+        assert_eq!(reported(|out| input.accept(1, b"a\n".to_vec(), out)), []);
+        assert_eq!(reported(|out| input.accept(1, b"a\n".to_vec(), out)), [], "accepted, not written yet");
+        assert_eq!(reported(|out| input.pump(out)), [ShimFrame::Ack(1)]);
+        assert_eq!(
+            reported(|out| input.accept(1, b"a\n".to_vec(), out)),
+            [ShimFrame::Ack(1)],
+            "reported again"
+        );
         input.accept(2, b"b\n".to_vec(), &mut Vec::new());
-        assert_eq!(told(|out| input.pump(out)), [ShimFrame::Ack(2)]);
+        assert_eq!(reported(|out| input.pump(out)), [ShimFrame::Ack(2)]);
         input.close(&mut Vec::new());
         let mut seen = String::new();
         reader.read_to_string(&mut seen).unwrap();
@@ -129,10 +136,14 @@ mod tests {
         let (reader, mut input) = pipe();
         input.accept(1, vec![b'x'; 1 << 20], &mut Vec::new());
         input.accept(2, b"b\n".to_vec(), &mut Vec::new());
-        assert_eq!(told(|out| input.pump(out)), []);
+        assert_eq!(reported(|out| input.pump(out)), []);
         drop(reader);
-        assert_eq!(told(|out| input.pump(out)), [ShimFrame::Nack(1), ShimFrame::Nack(2)]);
-        assert_eq!(told(|out| input.accept(2, b"b\n".to_vec(), out)), [ShimFrame::Nack(2)], "told again");
-        assert_eq!(told(|out| input.accept(3, b"c\n".to_vec(), out)), [ShimFrame::Nack(3)]);
+        assert_eq!(reported(|out| input.pump(out)), [ShimFrame::Nack(1), ShimFrame::Nack(2)]);
+        assert_eq!(
+            reported(|out| input.accept(2, b"b\n".to_vec(), out)),
+            [ShimFrame::Nack(2)],
+            "reported again"
+        );
+        assert_eq!(reported(|out| input.accept(3, b"c\n".to_vec(), out)), [ShimFrame::Nack(3)]);
     }
 }

@@ -1,10 +1,11 @@
-//! The kill ladder as a pure value: what to do next, and when.
+//! The stop ladder as a pure value: the next step and its time.
 
 use std::time::{Duration, Instant};
 
 use crate::frame::LadderWaits;
 
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, strum::IntoStaticStr)]
+#[strum(serialize_all = "snake_case")]
 pub(super) enum StopRung {
     Interrupt,
     CloseStdin,
@@ -12,26 +13,15 @@ pub(super) enum StopRung {
     Sigkill,
 }
 
-impl StopRung {
-    pub(super) const fn as_str(self) -> &'static str {
-        match self {
-            Self::Interrupt => "interrupt",
-            Self::CloseStdin => "close_stdin",
-            Self::Sigterm => "sigterm",
-            Self::Sigkill => "sigkill",
-        }
-    }
-}
-
 #[derive(Debug)]
 pub(super) struct LadderClimb {
     waits: LadderWaits,
-    /// The rung to be taken next, and when; `None` at the top.
+    /// The next rung and its time; `None` after the last.
     next: Option<(StopRung, Instant)>,
 }
 
 impl LadderClimb {
-    /// Without an interrupt to send, it begins one rung higher.
+    /// Starts the ladder at `now`. Without an interrupt to send, it begins with closing stdin.
     pub(super) fn new(waits: LadderWaits, interrupt: bool, now: Instant) -> Self {
         let first = if interrupt { StopRung::Interrupt } else { StopRung::CloseStdin };
         Self { waits, next: Some((first, now)) }
@@ -41,7 +31,8 @@ impl LadderClimb {
         self.next.map(|(_, at)| at)
     }
 
-    /// The rung whose time has come.
+    /// Returns the rung that is due, if any. Its successor is scheduled from `now`, not from the planned time: a
+    /// delayed shim must not shorten the time that the agent gets.
     pub(super) fn due(&mut self, now: Instant) -> Option<StopRung> {
         let (rung, _) = self.next.filter(|(_, at)| *at <= now)?;
         let after = |ms| now + Duration::from_millis(ms);
@@ -54,19 +45,20 @@ impl LadderClimb {
         Some(rung)
     }
 
-    /// The agent has gone, and with it whoever could have listened to the gentle steps: what is left gets the signal.
+    /// Skips to SIGTERM: the agent has exited, so nothing is left that reads an interrupt or stdin, and the rest of the
+    /// tree gets the signal.
     pub(super) fn skip_to_signal(&mut self, now: Instant) {
         if let Some((StopRung::Interrupt | StopRung::CloseStdin, _)) = self.next {
             self.next = Some((StopRung::Sigterm, now));
         }
     }
 
-    /// Is true while the processes that were told to end still have time to do so.
+    /// Reports whether the processes still have time to end by themselves.
     pub(super) fn is_patient(&self) -> bool {
         self.next.is_some()
     }
 
-    /// Straight to the top.
+    /// Skips to SIGKILL.
     pub(super) fn skip_to_kill(&mut self, now: Instant) {
         if self.next.is_some() {
             self.next = Some((StopRung::Sigkill, now));

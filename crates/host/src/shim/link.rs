@@ -11,8 +11,8 @@ use nix::sys::socket::{ControlMessage, MsgFlags, getsockopt, sendmsg};
 use crate::PeerProcess;
 use crate::frame::ShimFrame;
 
-/// Connections that are looked at before anything else gets a turn.
-const CALLERS_PER_TURN: usize = 8;
+/// The number of connections that one turn of the loop accepts.
+const CONNECTIONS_PER_TURN: usize = 8;
 
 pub(super) struct DaemonLink {
     listener: UnixListener,
@@ -22,13 +22,13 @@ pub(super) struct DaemonLink {
 struct DaemonPeer {
     stream: UnixStream,
     incoming: BytesMut,
-    /// Bounded: bells are coalesced, and there are at most as many acknowledgements as messages under way.
+    /// Bytes to send. Bounded: bells are coalesced, and there is at most one acknowledgement per message in flight.
     outgoing: Vec<u8>,
     bell: Option<u64>,
 }
 
 impl DaemonLink {
-    /// In the current directory, which nobody else can enter.
+    /// Listens in the current directory, which only our user can enter.
     pub(super) fn listen(name: &str) -> io::Result<Self> {
         let listener = UnixListener::bind(name)?;
         listener.set_nonblocking(true)?;
@@ -39,26 +39,27 @@ impl DaemonLink {
         self.listener.as_fd()
     }
 
-    /// The connection, and whether something waits to be written to it.
+    /// Returns the connection, and whether data waits to be written to it.
     pub(super) fn connection(&self) -> Option<(BorrowedFd<'_>, bool)> {
         let daemon = self.daemon.as_ref()?;
         Some((daemon.stream.as_fd(), !daemon.outgoing.is_empty() || daemon.bell.is_some()))
     }
 
-    /// Takes new connections and greets those of a daemon, handing over a second end of the agent's stdout. Anybody else is
-    /// hung up on, and the daemon that is connected stays: losing it would end the session.
+    /// Accepts new connections and sends a daemon's the hello with a second end of the agent's stdout. Other
+    /// connections are closed, and the connected daemon stays: losing it would end the session.
     pub(super) fn accept_daemons(
         &mut self,
         hello: &ShimFrame,
         stdout: Option<BorrowedFd<'_>>,
         is_daemon: impl Fn(i32) -> bool,
     ) {
-        // The rest comes with the next turn: whoever connects without end must not keep us from the agent.
-        for _ in 0..CALLERS_PER_TURN {
+        // The rest is accepted in the next turn: a process that connects in a loop must not keep the shim from its
+        // agent.
+        for _ in 0..CONNECTIONS_PER_TURN {
             let Ok((stream, _)) = self.listener.accept() else { return };
             let is_ours = getsockopt(&stream, PeerCredentials)
                 .is_ok_and(|peer| peer.uid() == nix::unistd::geteuid().as_raw());
-            // Held while it is looked at: its pid means no other process before we are done.
+            // The peer is held while it is checked: its pid cannot mean another process until then.
             let peer = PeerProcess::of(&stream).filter(|_| is_ours);
             if !peer.is_some_and(|peer| is_daemon(peer.pid()) && !peer.has_exited()) {
                 continue;
@@ -80,9 +81,10 @@ impl DaemonLink {
         }
     }
 
-    /// Writes what it can. A daemon that has gone is forgotten.
+    /// Writes as much as the socket takes. A disconnected daemon is dropped.
     pub(super) fn flush(&mut self) {
         let Some(daemon) = &mut self.daemon else { return };
+        // The bell goes last and alone: while older frames wait, later bells replace it.
         if let Some(end) = daemon.bell.take_if(|_| daemon.outgoing.is_empty()) {
             daemon.outgoing.extend(ShimFrame::Bell(end).encode());
         }
@@ -99,12 +101,12 @@ impl DaemonLink {
         }
     }
 
-    /// Returns the daemon's frames. A daemon that has gone, or sends invalid ones, is dropped.
+    /// Returns the daemon's frames. A daemon that hung up, or sent invalid frames, is dropped.
     pub(super) fn read(&mut self) -> Vec<ShimFrame> {
         let mut frames = Vec::new();
         let Some(daemon) = &mut self.daemon else { return frames };
         let mut chunk = [0; 4 * 1024];
-        let gone = loop {
+        let hung_up = loop {
             match daemon.stream.read(&mut chunk) {
                 Ok(0) => break true,
                 Ok(read) => daemon.incoming.extend_from_slice(&chunk[..read]),
@@ -112,25 +114,26 @@ impl DaemonLink {
                 Err(error) => break error.kind() != io::ErrorKind::WouldBlock,
             }
         };
-        let nonsense = loop {
+        let is_invalid = loop {
             match ShimFrame::take(&mut daemon.incoming) {
                 Ok(Some(frame)) => frames.push(frame),
                 Ok(None) => break false,
                 Err(_) => break true,
             }
         };
-        if gone || nonsense {
+        if hung_up || is_invalid {
             self.daemon = None;
         }
         frames
     }
 
-    /// Waits, not for long, until everything is written: the last words.
+    /// Sends the rest, waiting for at most a second per write: the exit frame.
     pub(super) fn flush_blocking(&mut self) {
         if let Some(daemon) = &self.daemon {
-            daemon.stream.set_nonblocking(false).ok(); // then some of it may be lost; it is on disk as well
+            daemon.stream.set_nonblocking(false).ok(); // then some of it may be lost; the exit record is on disk
             daemon.stream.set_write_timeout(Some(std::time::Duration::from_secs(1))).ok(); // as above
         }
+        // Twice: the first call may end with the queued frames, and then a coalesced bell is still to be sent.
         self.flush();
         self.flush();
     }
@@ -143,6 +146,6 @@ fn greet(stream: &UnixStream, hello: &ShimFrame, stdout: Option<BorrowedFd<'_>>)
     let rights = if fds.is_empty() { &rights[..0] } else { &rights[..] };
     let sent =
         sendmsg::<()>(stream.as_raw_fd(), &[IoSlice::new(&bytes)], rights, MsgFlags::MSG_NOSIGNAL, None)?;
-    // A fresh socket has room for a few hundred bytes.
-    if sent == bytes.len() { Ok(()) } else { Err(io::Error::other("a cut greeting")) }
+    // A new socket has room for a few hundred bytes.
+    if sent == bytes.len() { Ok(()) } else { Err(io::Error::other("the hello was truncated")) }
 }

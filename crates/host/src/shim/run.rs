@@ -1,4 +1,9 @@
-//! The shim's loop.
+//! The shim's event loop. See the parent module for the theory of operation.
+//!
+//! Each turn runs the same fixed sequence, whatever woke `poll`: signals, reap, stdout, stderr, connections, frames,
+//! ladder, stdin, send. Every step is non-blocking, and reads of the agent's pipes are bounded per turn, so a noisy
+//! agent cannot starve the daemon. Nothing is remembered between turns about *why* the loop woke up: a spurious or lost
+//! wake-up is harmless.
 
 use std::collections::HashSet;
 use std::fs;
@@ -29,26 +34,25 @@ use crate::tree::ReapResult;
 use crate::{EXITED, ProcessIdentity, ProcessSpec, STREAM_CLOSED, journal, tree};
 use intercom_types::Exit;
 
-/// The time that processes below the agent may outlive it, unless it was told to end: then they have the time
-/// for that.
+/// The time that processes below the agent may outlive it. During a stop, the ladder's waits apply instead.
 const AFTER_EXIT: Duration = Duration::from_millis(500);
-/// The time that a process may live on without its stdout.
+/// The time that an agent may keep running after it closed stdout.
 const AFTER_EOF: Duration = Duration::from_secs(2);
-/// The pause before the next look at a full disk or at a tree that was killed.
+/// The pause before the next write to a full disk, and before the next check of a killed tree.
 const DISK_RETRY: Duration = Duration::from_millis(500);
 const LOOK_AGAIN: Duration = Duration::from_millis(5);
-/// The pause before the next look at a tree that has been told to end.
+/// The pause before the next check of a tree that was asked to end.
 const LOOK_PATIENTLY: Duration = Duration::from_millis(50);
-/// The time that a tree may take to end that nobody could find again.
+/// The time limit for ending a tree whose record could not be written.
 const GIVE_UP: Duration = Duration::from_secs(5);
-/// A pipe that somebody outside the tree still holds is left after this.
+/// The extra time for a pipe that a process outside of the tree still holds.
 const LINGER: Duration = Duration::from_millis(200);
-/// Moves from the pipe to the journal before anything else gets a turn.
+/// The number of reads of a pipe per turn.
 const SPLICES: usize = 16;
 const SPLICE_BYTES: usize = 1 << 20;
-/// The number of bytes that the journal may be ahead of a daemon that listens.
+/// The lead of the journal over a connected daemon at which the agent has to wait.
 const AHEAD_OF_DAEMON: u64 = 1 << 20;
-/// The size of the pieces in which data passes through memory: a shim is to stay small.
+/// The size of a read through memory: a shim has to stay small.
 const CHUNK: usize = 16 * 1024;
 
 pub(super) struct ShimLoop {
@@ -71,19 +75,19 @@ struct JournaledOutput {
     stdout: Option<OwnedFd>,
     journal: journal::JournalWriter,
     journal_cap: u64,
-    /// The offset up to which the daemon that listens has read.
+    /// The offset up to which the connected daemon has read.
     seen: u64,
-    /// The disk is full until, perhaps, then.
+    /// The time of the next attempt while the disk is full.
     disk_full: Option<Instant>,
     can_splice: bool,
-    /// Taken from the pipe by a read, and not in the journal yet.
+    /// Bytes that were read from the pipe and are not in the journal yet; empty while `splice` works.
     in_hand: Vec<u8>,
 }
 
 /// The steps taken to end the tree.
 #[derive(Default)]
 struct StopProgress {
-    /// Set once somebody or something wants the end.
+    /// The stop ladder, from the beginning of a stop.
     ladder: Option<LadderClimb>,
     interrupt: Vec<u8>,
     steps: Vec<&'static str>,
@@ -99,14 +103,14 @@ struct AgentEnd {
     closed_at: Option<Instant>,
     /// stdout closed before the tree had to be ended.
     closed_first: bool,
-    /// The kernel has said that there are no children.
+    /// The kernel has reported that there are no children.
     childless: bool,
 }
 
 impl ShimLoop {
     pub(super) fn start(order: &ShimOrder) -> io::Result<Self> {
         std::env::set_current_dir(&order.runtime_dir.dir)?;
-        // Whatever takes the daemon's group or terminal down must not take us along.
+        // A signal to the daemon's process group or terminal must not reach the shim.
         nix::unistd::setsid()?;
         nix::sys::prctl::set_child_subreaper(true)?;
         let mut mask = SigSet::empty();
@@ -120,15 +124,17 @@ impl ShimLoop {
         let link = DaemonLink::listen(SOCKET)?;
         let daemon_lock = DaemonLock::around(&order.runtime_dir.dir);
         let ProcessSpec { cgroup, limits, session, .. } = &order.spec;
-        // Without one, the tree is ended by sweeping it, and limits are the system's own.
+        // Without a cgroup, the tree is ended by sweeping it, and limits are enforced with rlimits.
         let made = cgroup.as_ref().and_then(|dir| Cgroup::create(dir, limits).ok());
         let (cgroup, unmet) = made.map_or((None, limits.clone()), |(made, unmet)| (Some(made), unmet));
+        // Journal and socket exist before the agent: its first byte has a place to go, and a daemon can connect.
         let agent = ShimmedAgent::start(&order.spec, cgroup.as_ref(), &unmet, order.open_files).inspect_err(
             |_| {
                 cgroup.as_ref().inspect(|cgroup| cgroup.remove());
             },
         )?;
         let me = i32::try_from(std::process::id()).expect("pids fit into an i32");
+        let inode = |pipe: &OwnedFd| nix::sys::stat::fstat(pipe).ok().map(|stat| stat.st_ino);
         let meta = ShimMeta {
             version: order.version,
             shim: ProcessIdentity::of(me),
@@ -137,11 +143,12 @@ impl ShimLoop {
             cgroup: order.spec.cgroup.clone().filter(|_| cgroup.is_some()),
             part: order.runtime_dir.part.clone(),
             memo: order.spec.memo.clone(),
-            stdout: nix::sys::stat::fstat(&agent.stdout).ok().map(|stat| stat.st_ino),
+            stdout: inode(&agent.stdout),
+            stderr: inode(&agent.stderr),
             place: DirectoryPlace::of(Path::new(".")),
         };
         if let Err(error) = write_whole(META, &serde_json::to_vec(&meta)?) {
-            // An agent that nobody could find again must not stay.
+            // Without the record no daemon could find this agent again, so it must not keep running.
             cgroup.iter().for_each(Cgroup::kill);
             tree::end(me, GIVE_UP);
             cgroup.iter().for_each(Cgroup::remove);
@@ -182,22 +189,24 @@ impl ShimLoop {
             self.turn();
         }
         self.cgroup.iter().for_each(Cgroup::remove);
-        let left = self.exit_record();
-        let kept =
-            serde_json::to_vec(&left).map_err(io::Error::from).and_then(|json| write_whole(EXIT, &json));
-        self.link.send(&ShimFrame::Exit(self.output.journal.end(), left));
+        let record = self.exit_record();
+        let written_exit =
+            serde_json::to_vec(&record).map_err(io::Error::from).and_then(|json| write_whole(EXIT, &json));
+        // On disk first: a daemon that misses the frame, or is away, reads the file.
+        self.link.send(&ShimFrame::Exit(self.output.journal.end(), record));
         self.link.flush_blocking();
-        fs::remove_file(SOCKET).ok(); // the directory goes with the session anyway
-        if kept.is_ok() { ExitCode::SUCCESS } else { ExitCode::FAILURE }
+        fs::remove_file(SOCKET).ok(); // the directory is removed with the session anyway
+        if written_exit.is_ok() { ExitCode::SUCCESS } else { ExitCode::FAILURE }
     }
 
-    /// Sleeps until something happens or a time has come.
+    /// Sleeps until a descriptor is ready or a deadline has passed.
     fn wait(&self) {
         let timeout = match self.next_deadline() {
             None => PollTimeout::NONE,
+            // One millisecond more, because `poll` truncates: waking up just before the deadline would spin.
             Some(at) => {
-                let left = at.saturating_duration_since(Instant::now()) + Duration::from_millis(1);
-                PollTimeout::try_from(left).unwrap_or(PollTimeout::MAX)
+                let remaining = at.saturating_duration_since(Instant::now()) + Duration::from_millis(1);
+                PollTimeout::try_from(remaining).unwrap_or(PollTimeout::MAX)
             }
         };
         let mut fds = vec![
@@ -208,6 +217,7 @@ impl ShimLoop {
             let flags = if more { PollFlags::POLLIN | PollFlags::POLLOUT } else { PollFlags::POLLIN };
             fds.push(PollFd::new(daemon, flags));
         }
+        // Not polled while it must not be read: `poll` would return immediately, and the loop would spin.
         if let Some(stdout) = self.output.stdout.as_ref().filter(|_| self.may_read()) {
             fds.push(PollFd::new(stdout.as_fd(), PollFlags::POLLIN));
         }
@@ -217,7 +227,7 @@ impl ShimLoop {
         if let Some(stdin) = self.input.waiting() {
             fds.push(PollFd::new(stdin.as_fd(), PollFlags::POLLOUT));
         }
-        poll(&mut fds, timeout).ok(); // interrupted: look at everything, that is all
+        poll(&mut fds, timeout).ok(); // after an interruption, the turn checks everything anyway
     }
 
     fn next_deadline(&self) -> Option<Instant> {
@@ -228,7 +238,7 @@ impl ShimLoop {
             .filter(|_| self.end.exit.is_none() && self.stop.ladder.is_none())
             .map(|at| at + AFTER_EOF);
         let soon = Instant::now() + if self.has_time() { LOOK_PATIENTLY } else { LOOK_AGAIN };
-        // Children that end are told by a signal; those that have to be ended are looked after closely.
+        // Children that end raise a signal, but processes that have to be ended are polled.
         let exit = self
             .end
             .exited_at
@@ -237,15 +247,16 @@ impl ShimLoop {
         [ladder, eof, exit, sweeping, self.output.disk_full].into_iter().flatten().min()
     }
 
-    /// Looks at everything once. Each look is cheap when there is nothing.
+    /// Runs one turn. Each step is cheap when there is nothing to do.
     fn turn(&mut self) {
         let mut out = Vec::new();
         while let Ok(Some(signal)) = self.signals.read_signal() {
-            // The system goes down, or somebody wants us gone: not without the agent.
+            // The system shuts down, or a person stops the shim: end the agent first.
             if signal.ssi_signo == Signal::SIGTERM as u32 {
                 self.begin_stop(None, Vec::new());
             }
         }
+        // Before the ladder: it must not signal a tree that has already ended.
         self.reap();
         self.read_stdout(&mut out);
         self.read_stderr();
@@ -257,7 +268,7 @@ impl ShimLoop {
             accepted: Some(self.input.accepted()),
         });
         let (me, cgroup) = (self.me, self.cgroup.as_ref());
-        // Whoever is below us is the agent's, whatever it holds.
+        // A process below the shim belongs to the agent, even if it holds the daemon's lock.
         let is_daemon = |pid| self.daemon_lock.is_held_by(pid) && !whole_tree(me, cgroup).contains(&pid);
         self.link.accept_daemons(&hello, self.output.stdout.as_ref().map(AsFd::as_fd), is_daemon);
         for frame in self.link.read() {
@@ -265,6 +276,7 @@ impl ShimLoop {
                 self.handle_frame(frame, &mut out);
             }
         }
+        // The ladder before stdin: an interrupt that is due now is queued and written in the same turn.
         self.climb(&mut out);
         self.input.pump(&mut out);
         for frame in out.iter().filter(|frame| frame.since() <= self.meta.version) {
@@ -275,6 +287,7 @@ impl ShimLoop {
 
     fn handle_frame(&mut self, frame: ShimFrame, out: &mut Vec<ShimFrame>) {
         match frame {
+            // Set, not raised: a new daemon may be behind the one before, which had read more than it logged.
             ShimFrame::Attach(offset) => {
                 self.output.seen = offset;
                 self.output.journal.trim(offset);
@@ -288,14 +301,14 @@ impl ShimLoop {
                 if at_once {
                     self.skip_to_kill();
                 }
-                // The first step is taken before whatever was said right after it.
+                // Take the first step now, so that it precedes messages that arrived right after the stop.
                 self.climb(out);
             }
             ShimFrame::Kill => {
                 self.begin_stop(None, Vec::new());
                 self.skip_to_kill();
             }
-            // What only a shim says, or a newer daemon: nothing to do.
+            // Frames that only a shim sends, and those of newer daemons: ignored.
             ShimFrame::Hello(_)
             | ShimFrame::Bell(_)
             | ShimFrame::Ack(_)
@@ -312,7 +325,7 @@ impl ShimLoop {
         }
     }
 
-    /// A ladder that is being climbed is not begun again.
+    /// Starts the stop ladder, unless it has started already: a repeated stop must not grant new waits.
     fn begin_stop(&mut self, waits: Option<LadderWaits>, interrupt: Vec<u8>) {
         if self.stop.ladder.is_some() {
             return;
@@ -336,10 +349,10 @@ impl ShimLoop {
         }
         while let Some(rung) = self.stop.ladder.as_mut().and_then(|ladder| ladder.due(now)) {
             if self.end.exit.is_some() && self.is_empty() {
-                break; // nobody is left to be told
+                break; // no process is left to signal
             }
             if rung != StopRung::Sigkill {
-                self.stop.steps.push(rung.as_str());
+                self.stop.steps.push(rung.into());
             }
             match rung {
                 StopRung::Interrupt => {
@@ -347,19 +360,20 @@ impl ShimLoop {
                 }
                 StopRung::CloseStdin => self.input.close(out),
                 StopRung::Sigterm => self.tree().iter().for_each(|pid| {
-                    kill(Pid::from_raw(*pid), Signal::SIGTERM).ok(); // it may have just gone
+                    kill(Pid::from_raw(*pid), Signal::SIGTERM).ok(); // it may have just exited
                 }),
                 StopRung::Sigkill => self.sweep(),
             }
         }
-        // What is left of a tree whose agent has gone, or that is being killed.
+        // The rest of a tree whose agent has exited, or that is being killed. Sweep again in every turn: one sweep may
+        // miss processes that were forked during it.
         let overdue = self.end.exited_at.is_some_and(|at| now >= at + AFTER_EXIT) && !self.has_time();
         if overdue || !self.stop.killed.is_empty() {
             self.sweep();
         }
     }
 
-    /// Is true while the tree was told to end and may still do so by itself.
+    /// Reports whether the tree was asked to end and still has time for it.
     fn has_time(&self) -> bool {
         self.stop.killed.is_empty() && self.stop.ladder.as_ref().is_some_and(LadderClimb::is_patient)
     }
@@ -375,13 +389,14 @@ impl ShimLoop {
             cgroup.kill();
         }
         swept.extend(tree::sweep(self.me));
+        // Recorded once, and only if a process really had to be killed.
         if !swept.is_empty() && self.stop.killed.is_empty() {
-            self.stop.steps.push(StopRung::Sigkill.as_str());
+            self.stop.steps.push(StopRung::Sigkill.into());
         }
         self.stop.killed.extend(swept);
     }
 
-    /// Every child that has ended, the agent's orphans included.
+    /// Reaps every child that has ended, including adopted orphans of the agent.
     fn reap(&mut self) {
         loop {
             match tree::reap() {
@@ -399,13 +414,13 @@ impl ShimLoop {
         }
     }
 
-    /// Tells whether nothing is left of the tree. Once it is so, it stays so: nobody is there to fork.
+    /// Reports whether the tree is empty. An empty tree stays empty: no process is left that could fork.
     fn is_empty(&self) -> bool {
         self.end.childless && self.cgroup.as_ref().is_none_or(|cgroup| cgroup.members().is_empty())
     }
 
-    /// Is true while there is room for more output. A daemon that listens is not left far behind: the agent
-    /// waits for it as it would for a pipe, and its output is in the log soon after it has ended.
+    /// Reports whether there is room for more output. A connected daemon is not left far behind: the agent waits for it
+    /// as it would for a pipe, so its output is in the log soon after it has ended.
     fn may_read(&self) -> bool {
         let listens = self.link.connection().is_some() && ShimFrame::Seen(0).since() <= self.meta.version;
         let ahead = listens && self.output.journal.end() >= self.output.seen + AHEAD_OF_DAEMON;
@@ -431,11 +446,13 @@ impl ShimLoop {
                 Ok(0) => {
                     self.output.stdout = None;
                     self.end.closed_at = Some(Instant::now());
+                    // After a kill, the end of stdout is our doing and no reason for the exit.
                     self.end.closed_first = self.stop.killed.is_empty();
                 }
                 Ok(_) => {}
                 Err(error) => match error.raw_os_error().map(Errno::from_raw) {
                     Some(Errno::EAGAIN | Errno::EINTR) => break,
+                    // The file system cannot splice; this moved nothing.
                     Some(Errno::EINVAL) if self.output.can_splice => self.output.can_splice = false,
                     _ => {
                         self.output.disk_full = Some(Instant::now() + DISK_RETRY);
@@ -464,12 +481,12 @@ impl ShimLoop {
         }
     }
 
-    /// The agent has gone, nothing is left of its tree, and its pipes are empty.
+    /// Reports whether the agent has exited, its tree is empty, and its pipes are at their end.
     fn is_over(&mut self) -> bool {
         let Some(exited_at) = self.end.exited_at else { return false };
         if self.output.stdout.is_some() || self.stderr.is_some() {
-            // Only somebody outside the tree can still hold them. What a full disk keeps us from taking, we wait for, unless
-            // we were told to end: the daemon that did so has an end of that pipe as well.
+            // Only a process outside of the tree can still hold them. Data that a full disk keeps us from reading is
+            // worth waiting for, unless we were stopped: the daemon that stopped us also holds an end of that pipe.
             let lingered = exited_at.elapsed() > AFTER_EXIT + LINGER;
             if !lingered || !(self.may_read() || self.stop.ladder.is_some()) {
                 return false;
@@ -491,20 +508,21 @@ impl ShimLoop {
     }
 }
 
-/// Everything below us, and whoever got out of that but not out of the cgroup.
+/// Returns all processes below the shim, and those that left its tree but not its cgroup.
 fn whole_tree(me: i32, cgroup: Option<&Cgroup>) -> HashSet<i32> {
     let members = cgroup.into_iter().flat_map(Cgroup::members);
     tree::descendants(me).into_iter().chain(members).collect()
 }
 
-/// Moves bytes from the pipe into the journal without ever holding them: killed at any moment, we lose none.
+/// Moves bytes from the pipe into the journal without holding them in memory: killed at any moment, the shim loses
+/// none.
 fn move_whole(pipe: &OwnedFd, file: &fs::File, at: u64) -> io::Result<usize> {
     let mut offset = i64::try_from(at).map_err(io::Error::other)?;
     let flags = SpliceFFlags::SPLICE_F_NONBLOCK | SpliceFFlags::SPLICE_F_MOVE;
     Ok(splice(pipe, None, file, Some(&mut offset), SPLICE_BYTES, flags)?)
 }
 
-/// Where the file system cannot do that: through our hands, which keep it until it is written.
+/// Copies bytes through memory, for file systems without `splice`. `in_hand` holds them until they are written.
 fn copy(pipe: &OwnedFd, file: &fs::File, at: u64, in_hand: &mut Vec<u8>) -> io::Result<usize> {
     if in_hand.is_empty() {
         let mut chunk = [0; CHUNK];
@@ -515,18 +533,18 @@ fn copy(pipe: &OwnedFd, file: &fs::File, at: u64, in_hand: &mut Vec<u8>) -> io::
     Ok(std::mem::take(in_hand).len())
 }
 
-/// All or nothing, under this name.
+/// Writes a file atomically.
 fn write_whole(name: &str, bytes: &[u8]) -> io::Result<()> {
     let temporary = format!("{name}.new");
     fs::write(&temporary, bytes)?;
     fs::rename(temporary, name)
 }
 
-/// Lets go of the daemon's pipes; what we have to say from here on is in a file.
+/// Replaces the daemon's pipes by `/dev/null`; from here on, messages go to `shim.log`.
 fn detach() {
     let null = fs::OpenOptions::new().read(true).write(true).open("/dev/null");
     if let Ok(null) = null {
-        nix::unistd::dup2_stdin(&null).ok(); // it stays as it is, then
+        nix::unistd::dup2_stdin(&null).ok(); // then it stays open, which is harmless
         nix::unistd::dup2_stdout(&null).ok(); // as above
     }
 }

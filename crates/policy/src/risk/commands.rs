@@ -1,63 +1,70 @@
-//! The risk of a command, by the words of every command inside its text. Unknown programs are medium; only
-//! programs that are known to change nothing are low.
+//! The risk of a command, from the words of every command inside its text. Unknown programs are medium; only programs
+//! that are known to change nothing are low.
 
 use std::path::Path;
+use std::sync::LazyLock;
+
+use serde::Deserialize;
 
 use super::{RiskFindings, downloads, is_hidden, is_system, looks_secret, runs_later};
+use crate::harmless_table::holds;
 use crate::programs::{base, file_name, runs, widening};
 use crate::shell::effects::{is_file, only_reads, written};
 use crate::shell::{ShellScript, ShellWord, SimpleCommand, is_assignment};
 use crate::words::MAX_BYTES;
 use intercom_types::Risk;
 
-const HARMLESS_GIT: &[&str] = &[
-    "status",
-    "diff",
-    "log",
-    "show",
-    "rev-parse",
-    "ls-files",
-    "blame",
-    "describe",
-    "shortlog",
-    "grep",
-    "ls-tree",
-];
+/// The table of `commands.toml`, which says what the keys mean.
+#[derive(Deserialize)]
+#[serde(deny_unknown_fields)]
+struct RiskTable {
+    program: Vec<ProgramRisk>,
+    install: RiskyWords,
+    publish: RiskyWords,
+    git: GitReads,
+}
 
-const INSTALLERS: &[&str] = &[
-    "npm", "pnpm", "yarn", "bun", "pip", "pipx", "uv", "poetry", "gem", "bundle", "cargo", "go", "apt",
-    "apt-get", "aptitude", "dnf", "yum", "pacman", "apk", "brew", "zypper", "snap", "flatpak", "port",
-    "nix-env", "conda", "composer", "dpkg", "rpm",
-];
+/// Programs of one risk.
+#[derive(Deserialize)]
+#[serde(deny_unknown_fields)]
+struct ProgramRisk {
+    names: Vec<String>,
+    risk: Risk,
+    why: String,
+}
 
-const INSTALLS: &[&str] = &[
-    "install",
-    "i",
-    "add",
-    "ci",
-    "get",
-    "update",
-    "upgrade",
-    "remove",
-    "uninstall",
-    "-S",
-    "-i",
-    "-U",
-    "sync",
-    "require",
-];
+/// Programs with one of these words among their arguments.
+#[derive(Deserialize)]
+#[serde(deny_unknown_fields)]
+struct RiskyWords {
+    programs: Vec<String>,
+    words: Vec<String>,
+}
 
-const PUBLISHERS: &[&str] =
-    &["npm", "pnpm", "yarn", "cargo", "gem", "twine", "poetry", "uv", "docker", "podman", "helm"];
+impl RiskyWords {
+    fn fits(&self, program: &str, arguments: &[&str]) -> bool {
+        holds(&self.programs, program) && arguments.iter().any(|word| holds(&self.words, word))
+    }
+}
+
+#[derive(Deserialize)]
+#[serde(deny_unknown_fields)]
+struct GitReads {
+    reads: Vec<String>,
+}
+
+static TABLE: LazyLock<RiskTable> = LazyLock::new(|| {
+    toml::from_str(include_str!("commands.toml")).expect("the table is part of the program, and tested")
+});
 
 pub(super) fn assess_command(text: &str, script: &ShellScript, found: &mut RiskFindings) {
     if is_hidden(text) {
-        found.add(Risk::High, "characters that cannot be seen in the command");
+        found.add(Risk::High, "invisible characters in the command");
     }
     if text.len() > MAX_BYTES {
         found.add(Risk::High, "the command is too long to read");
     } else if script.opaque {
-        found.add(Risk::High, "what the command runs cannot be read from it");
+        found.add(Risk::High, "it is unclear what the command runs");
     }
     if text.split_whitespace().collect::<String>().contains(":(){") {
         found.add(Risk::Critical, "a fork bomb");
@@ -83,14 +90,14 @@ pub(super) fn assess_command(text: &str, script: &ShellScript, found: &mut RiskF
     downloads::assess_downloads(script, found);
 }
 
-/// Tells whether a command takes those after it out of the workspace: `cd` goes home.
+/// Reports whether a command moves later commands out of the workspace: `cd` goes home.
 fn leaves_for_good(own: &[ShellWord]) -> bool {
     let folder = own[1..].iter().find(|word| !word.text.starts_with('-') || word.text == "-");
     matches!(own[0].text.as_str(), "cd" | "pushd" | "chdir")
         && folder.is_none_or(|folder| folder.expanded || folder.text == "-" || leaves(&folder.text))
 }
 
-/// Judges a file that the shell opens to be read.
+/// Assesses a file that the shell opens for reading.
 fn opens(file: &str, found: &mut RiskFindings) {
     if file.starts_with("/dev/tcp/") || file.starts_with("/dev/udp/") {
         found.add(Risk::High, format!("talks to other machines: {file}"));
@@ -101,7 +108,7 @@ fn opens(file: &str, found: &mut RiskFindings) {
     }
 }
 
-/// Judges a file that is written. `left`: the command runs somewhere outside of the workspace.
+/// Assesses a file that is written. `left`: the command runs outside of the workspace.
 fn writes(file: &str, left: bool, found: &mut RiskFindings) {
     // `2>&1` writes to no file.
     if !is_file(file) {
@@ -120,12 +127,12 @@ fn writes(file: &str, left: bool, found: &mut RiskFindings) {
     }
 }
 
-/// Leads out of the directory that the command runs in, by its looks.
+/// Reports whether a path, by its text, leads out of the command's directory.
 fn leaves(path: &str) -> bool {
     path.starts_with(['/', '~']) || path.split('/').any(|part| part == "..")
 }
 
-/// Variables that change what is run or how.
+/// Assesses variables that change the program or its behaviour.
 fn settings(simple: &SimpleCommand, found: &mut RiskFindings) {
     const NAMES: &[&str] = &[
         "PATH",
@@ -155,20 +162,21 @@ fn settings(simple: &SimpleCommand, found: &mut RiskFindings) {
     }
 }
 
-/// `whole`: the command itself, and not a tail of it that it may run. `left`: it runs outside of the workspace.
+/// Assesses a command. `whole`: the command itself, and not a tail that it may run. `left`: it runs outside of the
+/// workspace.
 fn assess_view(view: &[ShellWord], whole: bool, left: bool, found: &mut RiskFindings) {
     let Some((program, words)) = view.split_first() else { return };
     let name = file_name(&program.text);
     let arguments: Vec<&str> = words.iter().map(|word| word.text.as_str()).collect();
     let (risk, why) = by_program(&name, &arguments);
-    // That a tail begins with an unknown program means nothing: it may be a file name.
+    // An unknown program at the start of a tail is no finding: it may be a file name.
     if risk > Risk::Medium || whole {
         found.add(risk, why);
     }
     for file in written(&name, view) {
         writes(file, left, found);
     }
-    // Everything else in a tail is in the whole too.
+    // All other findings of a tail are found in the whole command, too.
     if !whole {
         return;
     }
@@ -215,54 +223,33 @@ fn by_program(name: &str, arguments: &[&str]) -> (Risk, String) {
             .any(|word| word.starts_with('-') && !word.starts_with("--") && word.contains(letters))
     };
     let first = arguments.iter().copied().find(|word| !word.starts_with('-')).unwrap_or_default();
+    let known = TABLE.program.iter().find(|row| holds(&row.names, name));
     let (risk, why) = match name {
         "rm" | "rmdir" | "unlink" | "shred" | "srm" | "trash" => return deletes(name, arguments),
-        "truncate" => (Risk::High, "empties files"),
-        "mv" | "cp" | "ln" | "install" | "tee" | "touch" | "mkdir" | "sed" | "patch" => {
-            (Risk::Medium, "changes files")
-        }
         "dd" if !arguments.iter().any(|word| word.starts_with("of=/dev/") && is_file(&word[3..])) => {
             (Risk::Medium, "copies data")
         }
-        "dd" | "fdisk" | "sfdisk" | "parted" | "wipefs" | "mkswap" | "blkdiscard" | "diskutil" => {
-            (Risk::Critical, "writes to disks")
-        }
         name if name.starts_with("mkfs") => (Risk::Critical, "writes to disks"),
-        "shutdown" | "reboot" | "halt" | "poweroff" | "telinit" => (Risk::Critical, "stops the machine"),
-        "systemctl" | "service" | "launchctl" | "mount" | "umount" | "iptables" | "nft" | "useradd"
-        | "userdel" | "usermod" | "passwd" | "visudo" | "sysctl" | "modprobe" | "insmod" | "crontab"
-        | "at" => (Risk::High, "changes the system"),
-        "kill" | "pkill" | "killall" => (Risk::High, "ends processes"),
-        "sudo" | "doas" | "su" | "pkexec" => (Risk::High, "runs as another user"),
         "chmod" | "chown" | "chgrp" | "setfacl" | "chattr" => {
             let wide =
                 short(&['R']) || has("--recursive") || arguments.iter().any(|word| word.ends_with("777"));
             (if wide { Risk::High } else { Risk::Medium }, "changes permissions")
         }
-        "ssh" | "scp" | "sftp" | "rsync" | "nc" | "ncat" | "netcat" | "telnet" | "ftp" | "socat" => {
-            (Risk::High, "talks to other machines")
-        }
         "curl" | "wget" | "aria2c" | "http" | "https" | "xh" => return fetches(arguments),
         "git" => return git(first, arguments),
         "find" if has("-delete") => (Risk::High, "deletes"),
-        "terraform" | "kubectl" | "helm" | "aws" | "gcloud" | "az" | "oc" | "doctl" | "heroku" | "flyctl"
-        | "vercel" | "gh" | "glab" => (Risk::High, "changes things elsewhere"),
-        "psql" | "mysql" | "mongosh" | "redis-cli" | "sqlite3" | "dropdb" => {
-            (Risk::High, "changes a database")
-        }
-        _ if PUBLISHERS.contains(&name) && (has("publish") || has("push") || has("upload")) => {
-            (Risk::High, "publishes")
-        }
-        _ if INSTALLERS.contains(&base(name).as_str())
-            && arguments.iter().any(|word| INSTALLS.contains(word)) =>
-        {
-            (Risk::High, "installs or removes packages")
-        }
-        "npm" | "pnpm" | "yarn" | "bun" | "cargo" | "go" | "make" => {
-            (Risk::Medium, "runs code of the workspace")
-        }
-        name if only_reads(name) => return harmless(name, arguments),
-        name => return unknown(name),
+        name => match known {
+            Some(row) => (row.risk, row.why.as_str()),
+            None if TABLE.publish.fits(name, arguments) => (Risk::High, "publishes"),
+            None if TABLE.install.fits(&base(name), arguments) => {
+                (Risk::High, "installs or removes packages")
+            }
+            None if matches!(name, "npm" | "pnpm" | "yarn" | "bun" | "cargo" | "go" | "make") => {
+                (Risk::Medium, "runs code of the workspace")
+            }
+            None if only_reads(name) => return harmless(name, arguments),
+            None => return unknown(name),
+        },
     };
     (risk, format!("{why}: {name}"))
 }
@@ -293,7 +280,7 @@ fn deletes(name: &str, arguments: &[&str]) -> (Risk, String) {
     };
     let targets = || arguments.iter().filter(|word| !word.starts_with('-'));
     if recursive && targets().any(wide) {
-        return (Risk::Critical, format!("deletes far and wide: {name} {}", arguments.join(" ")));
+        return (Risk::Critical, format!("deletes without limits: {name} {}", arguments.join(" ")));
     }
     (Risk::High, format!("deletes: {name}"))
 }
@@ -319,13 +306,13 @@ fn git(subcommand: &str, arguments: &[&str]) -> (Risk, String) {
                 .iter()
                 .any(|word| word.starts_with("--force") || word.starts_with('+') || word.starts_with(':'))
     };
-    // With options before the subcommand the first name may be the value of one.
+    // With options before the subcommand, the first name may be the value of one.
     let is = |name: &str| {
         subcommand == name || (arguments.first().is_some_and(|a| a.starts_with('-')) && has(&[name]))
     };
     let own_options = arguments.first().is_some_and(|a| a.starts_with('-') && *a != "--no-pager");
     let (risk, why) = match () {
-        () if is("push") && forced() => (Risk::Critical, "overwrites what others have"),
+        () if is("push") && forced() => (Risk::Critical, "overwrites the work of others"),
         () if is("push") => (Risk::High, "publishes"),
         () if is("reset") && has(&["--hard"]) => (Risk::High, "discards work"),
         () if is("clean") || is("filter-branch") || is("filter-repo") || is("rm") => (Risk::High, "deletes"),
@@ -338,8 +325,42 @@ fn git(subcommand: &str, arguments: &[&str]) -> (Risk, String) {
         () if is("clone") || is("fetch") || is("pull") || is("submodule") => {
             (Risk::Medium, "uses the network")
         }
-        () if HARMLESS_GIT.contains(&subcommand) => return harmless("git", arguments),
+        () if holds(&TABLE.git.reads, subcommand) => return harmless("git", arguments),
         () => (Risk::Medium, "changes the repository"),
     };
     (risk, format!("{why}: git {subcommand}"))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn every_entry_of_the_table_has_the_risk_that_it_says() {
+        let RiskTable { program, install, publish, git: GitReads { reads } } = &*TABLE;
+        for ProgramRisk { names, risk, why } in program {
+            assert!(!names.is_empty() && *risk > Risk::Low, "{why}");
+            for name in names {
+                assert_eq!(by_program(name, &["of=/dev/sda"]), (*risk, format!("{why}: {name}")));
+            }
+        }
+        for (uses, expected) in [(install, "installs or removes packages"), (publish, "publishes")] {
+            for name in
+                uses.programs.iter().filter(|name| program.iter().all(|row| !row.names.contains(name)))
+            {
+                assert!(!uses.words.is_empty());
+                for word in &uses.words {
+                    assert_eq!(
+                        by_program(name, &[word]),
+                        (Risk::High, format!("{expected}: {name}")),
+                        "{word}"
+                    );
+                }
+            }
+        }
+        for subcommand in reads {
+            assert_eq!(git(subcommand, &[subcommand]).0, Risk::Low, "{subcommand}");
+            assert!(crate::git::only_reads(subcommand), "{subcommand}");
+        }
+    }
 }

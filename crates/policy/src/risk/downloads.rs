@@ -1,4 +1,4 @@
-//! Commands that run what another command writes, in any shape: a pipe, a substitution, or a file in between.
+//! Commands that run the output of another command, in any form: a pipe, a substitution, or a file in between.
 
 use super::RiskFindings;
 use crate::programs::{LaunchMode, base, file_name, runs};
@@ -10,7 +10,7 @@ const FETCHERS: &[&str] = &[
     "curl", "wget", "fetch", "aria2c", "http", "https", "xh", "nc", "ncat", "netcat", "socat", "scp", "sftp",
     "ftp",
 ];
-/// Operands that stand for the standard input.
+/// Operands that mean the standard input.
 const STDIN: &[&str] = &["-", "/dev/stdin", "/dev/fd/0", "/proc/self/fd/0"];
 
 pub(super) fn assess_downloads(script: &ShellScript, found: &mut RiskFindings) {
@@ -42,7 +42,7 @@ fn is_interpreter(view: &[ShellWord]) -> bool {
         || matches!(runs(&name), Some(LaunchMode::Shell | LaunchMode::Code(_)))
 }
 
-/// Tells whether a program that is no interpreter runs its standard input, now or later.
+/// Reports whether a program other than an interpreter runs its standard input, now or later.
 fn takes_input(view: &[ShellWord]) -> bool {
     let name = base(&view[0].text);
     let is_input = |word: &str| STDIN.contains(&word);
@@ -58,7 +58,7 @@ fn takes_input(view: &[ShellWord]) -> bool {
     }
 }
 
-/// Tells whether it runs its standard input: without a script, or with `-s`, which makes all operands arguments.
+/// Reports whether it runs its standard input: without a script, or with `-s`, which makes all operands arguments.
 fn reads_input(view: &[ShellWord]) -> bool {
     let arguments = &view[1..];
     let is_option = |word: &ShellWord| word.text.starts_with(['-', '+']) && word.text.len() > 1;
@@ -71,7 +71,7 @@ fn reads_input(view: &[ShellWord]) -> bool {
         || (has_s && runs(&base(&view[0].text)) == Some(LaunchMode::Shell))
 }
 
-/// Tells whether a file that a command downloads is run by another, or made executable.
+/// Reports whether a downloaded file is run by another command, or made executable.
 fn runs_file(script: &ShellScript, views: &[&[ShellWord]]) -> bool {
     let mut files: Vec<&str> = Vec::new();
     for simple in &script.commands {
@@ -79,7 +79,7 @@ fn runs_file(script: &ShellScript, views: &[&[ShellWord]]) -> bool {
         let Some(own) = own.first() else { continue };
         let name = file_name(&own[0].text);
         let fetches = is_fetcher(own);
-        // What goes through a pipe behind a download may end in a file as well.
+        // The output of a download may reach a file through a pipe as well.
         if fetches || simple.piped {
             files.extend(simple.writes.iter().map(String::as_str));
             let last = simple.words.len() - own.len();

@@ -1,5 +1,5 @@
-//! Files that deserve attention by their name: secrets, files that run later, the operating system's own. The tables
-//! are in `places.toml`.
+//! Files with a risk by their name: secrets, files that run later, the operating system's own. The tables are in
+//! `places.toml`.
 
 use std::path::Path;
 use std::sync::LazyLock;
@@ -42,7 +42,8 @@ static PLACES: LazyLock<SensitivePlaces> = LazyLock::new(|| {
     toml::from_str(include_str!("places.toml")).expect("the table is part of the program, and tested")
 });
 
-/// By name only; in lower case, for file systems that do not tell. `HEAD:.env`, `@.env` and `file=.env` name `.env`.
+/// Reports whether a path looks like a secret, by name only. In lower case, because some file systems ignore case.
+/// `HEAD:.env`, `@.env` and `file=.env` name `.env`.
 pub(crate) fn looks_secret(path: &str) -> bool {
     let SecretPlaces { names, endings, paths, examples } = &PLACES.secret;
     let path = path.to_ascii_lowercase();
@@ -54,19 +55,19 @@ pub(crate) fn looks_secret(path: &str) -> bool {
     parts.iter().any(is_secret) || contains_any(&parts, paths)
 }
 
-/// The risk of changing a file that makes other programs run something, sooner or later.
+/// Returns the risk of changing a file that makes other programs run something, now or later.
 pub(crate) fn runs_later(path: &str) -> Option<Risk> {
     let path = path.to_ascii_lowercase();
     let parts: Vec<&str> = path.split('/').filter(|part| !part.is_empty() && *part != ".").collect();
     let LaterRunPlaces { high, medium } = &PLACES.later;
-    // Whoever replaces a repository as a whole replaces its hooks and settings.
+    // Replacing a whole repository replaces its hooks and settings.
     if contains_any(&parts, high) || parts.last() == Some(&".git") {
         return Some(Risk::High);
     }
     contains_any(&parts, medium).then_some(Risk::Medium)
 }
 
-/// Tells whether files that run later may be below a directory with this path: `.github` holds `.github/workflows`.
+/// Reports whether files that run later may be below a directory with this path: `.github` holds `.github/workflows`.
 pub(crate) fn holds_what_runs_later(path: &str) -> bool {
     let path = path.to_ascii_lowercase();
     let last = path.split('/').rfind(|part| !part.is_empty() && *part != ".").unwrap_or_default();
@@ -82,7 +83,7 @@ fn holds(list: &[String], part: &str) -> bool {
     list.iter().any(|known| known == part)
 }
 
-/// Tells whether one of the places stands somewhere in the parts of a path.
+/// Reports whether a path contains one of the places.
 fn contains_any(parts: &[&str], places: &[String]) -> bool {
     places.iter().any(|place| {
         let place: Vec<&str> = place.split('/').collect();

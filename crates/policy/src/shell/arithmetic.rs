@@ -7,14 +7,14 @@ use super::reader::ShellReader;
 use super::word::ShellWord;
 
 impl ShellReader<'_> {
-    /// `$((…))`; the parentheses come next.
+    /// Reads `$((…))`; the parentheses come next.
     pub(super) fn arithmetic_expansion(&mut self, word: &mut ShellWord, in_quotes: bool) {
         self.at += 2;
         self.expression(false);
         word.expand(in_quotes);
     }
 
-    /// `((…))` as a command or the head of a loop. dash reads two subshells, with a command inside.
+    /// Reads `((…))` as a command or the head of a loop. dash reads two subshells, with a command inside.
     pub(super) fn arithmetic_command(&mut self) {
         if self.peek_at(1) != Some('(') {
             self.at += 1;
@@ -33,7 +33,7 @@ impl ShellReader<'_> {
         }
     }
 
-    /// Reads the characters of a construct of bash as dash does: as commands, the first behind `lead`.
+    /// Reads the characters of a bash construct as dash does: as commands, the first after `lead`.
     pub(super) fn other_reading(&mut self, lead: &str, start: usize, end: usize) {
         let body: String = self.chars[start..end].iter().collect();
         let outer = self.context.begin_other_shell();
@@ -61,7 +61,7 @@ impl ShellReader<'_> {
                 ';' if is_command && parentheses == 0 => {}
                 c => {
                     let is_name = c.is_ascii_alphanumeric() || c == '_';
-                    // Two names in a row are no expression, but might be a command.
+                    // Two names in a row are not an expression, but may be a command.
                     if is_name && (before.is_ascii_alphanumeric() || before == '_') {
                         self.unreadable("an expression that may be a command");
                     }
@@ -121,7 +121,7 @@ impl ShellReader<'_> {
         }
     }
 
-    /// The subscript of `${x[…]}`, with its brackets.
+    /// Reads the subscript of `${x[…]}`, with its brackets.
     pub(super) fn subscript(&mut self) {
         self.at += 1;
         if matches!((self.peek_at(0), self.peek_at(1)), (Some('@' | '*'), Some(']'))) {
@@ -141,7 +141,7 @@ impl ShellReader<'_> {
         self.unreadable("a subscript is not closed");
     }
 
-    /// Offset and length of a substring, with the closing brace.
+    /// Reads offset and length of a substring, with the closing brace.
     pub(super) fn arithmetic_until_brace(&mut self) {
         while let Some(c) = self.chars.get(self.at).copied() {
             if c == '}' {
@@ -162,7 +162,7 @@ impl ShellReader<'_> {
         self.unreadable("an expansion is not closed");
     }
 
-    /// A word that a builtin evaluates as an expression: `let x=y+1`, `[[ x -eq y ]]`.
+    /// Reads a word that a builtin evaluates as an expression: `let x=y+1`, `[[ x -eq y ]]`.
     pub(super) fn evaluated(&mut self, word: &ShellWord) {
         self.need_number(word);
         let text = word.text.as_str();

@@ -1,15 +1,15 @@
-//! Programs of awk, as far as to tell whether they run commands: `system(…)`, pipes, and extensions.
+//! The scanner of awk programs, which only finds whether they run commands: `system(…)`, pipes, and extensions.
 
 /// The commands inside of a program.
 #[derive(Debug, Default, PartialEq, Eq)]
 pub(super) struct EmbeddedCommands {
     /// Texts that may be run.
     pub(super) texts: Vec<String>,
-    /// False if the program may run something else than `texts`.
+    /// False if the program may run anything besides `texts`.
     pub(super) is_readable: bool,
 }
 
-/// A program of awk. If it runs anything, all of its strings may be what it runs.
+/// Reads a program of awk. If it runs anything, all of its strings may be what it runs.
 pub(super) fn read(program: &str) -> EmbeddedCommands {
     let mut scanner =
         AwkScanner { rest: program, strings: Vec::new(), code: String::new(), is_certain: true };
@@ -54,7 +54,7 @@ impl AwkScanner<'_> {
         Some(c)
     }
 
-    /// A slash behind an operator cannot be a division.
+    /// Reports whether a slash begins a pattern: after an operator it cannot be a division.
     fn begins_pattern(&self) -> bool {
         self.code.trim_end_matches([' ', '\t']).chars().next_back().is_none_or(|c| "(,!~{};&|=\n".contains(c))
     }
@@ -86,7 +86,7 @@ impl AwkScanner<'_> {
         while let Some(c) = self.next() {
             match c {
                 '/' => {
-                    // Some would go on inside of brackets.
+                    // In some versions of awk, brackets continue the pattern.
                     self.is_certain &= !in_brackets;
                     self.code.push('0');
                     return;

@@ -1,11 +1,12 @@
-//! `[[ … ]]`. To dash it is a command with arguments, and `&&`, `||` and `|` inside of it separate commands.
+//! Conditions: `[[ … ]]`. For dash it is a command with arguments, and `&&`, `||` and `|` inside of it separate
+//! commands.
 
 use super::reader::ShellReader;
 
 const COMPARISONS: &[&str] = &["-eq", "-ne", "-lt", "-le", "-gt", "-ge"];
 
 impl ShellReader<'_> {
-    /// Reads a condition behind `[[`, with `]]`.
+    /// Reads a condition after `[[`, with `]]`.
     pub(super) fn conditional(&mut self) {
         let start = self.at;
         let mut has_operator = false;
@@ -69,7 +70,7 @@ impl ShellReader<'_> {
         }
     }
 
-    /// The regular expression behind `=~`: parentheses and pipes belong to it. True if there are any.
+    /// Reads the regular expression after `=~`: parentheses and pipes belong to it. True if there are any.
     fn pattern(&mut self) -> bool {
         while let Some(' ' | '\t') = self.peek() {
             self.at += 1;

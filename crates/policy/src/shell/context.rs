@@ -6,22 +6,22 @@ use super::file_uses::FileUses;
 use super::{ShellScript, SimpleCommand};
 use crate::programs::{LaunchMode, base, runs};
 
-/// Texts within texts (`sh -c "sh -c …"`, backquotes), at most.
+/// The maximum depth of texts within texts (`sh -c "sh -c …"`, backquotes).
 const MAX_DEPTH: usize = 8;
-/// Parentheses, substitutions, expansions and `case` within each other, in all texts, at most: each costs stack.
+/// The maximum nesting of parentheses, substitutions, expansions and `case`, in all texts: each level costs stack.
 const MAX_NESTING: usize = 24;
-/// All such texts together, at most.
+/// The maximum number of texts.
 const MAX_TEXTS: usize = 200;
-/// Characters of all such texts together, at most: reading is linear in this number.
+/// The maximum number of characters of all texts: reading is linear in it.
 const MAX_CHARACTERS: usize = 256 * 1024;
-/// Commands in one text, at most.
+/// The maximum number of commands in one text.
 const MAX_COMMANDS: usize = 2000;
-/// Programs whose arguments are looked at, at most.
+/// The maximum number of programs whose arguments are examined.
 const MAX_LAUNCHES: usize = 4000;
-/// Different variables in one text, at most.
+/// The maximum number of different variables in one text.
 const MAX_VARIABLES: usize = 1000;
 
-/// The values that a variable or an expansion can have, from the best known to the least.
+/// The possible values of a variable or an expansion, from the best known to the least known.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, PartialOrd, Ord)]
 pub(crate) enum PossibleValues {
     /// Nothing, or a number.
@@ -29,7 +29,7 @@ pub(crate) enum PossibleValues {
     Number,
     /// One word without special characters that does not look like an option.
     Name,
-    /// The output of a program that prints names of things that exist.
+    /// The output of a program that prints names of existing objects.
     Listing,
     Anything,
 }
@@ -44,13 +44,13 @@ pub(super) struct ScriptContext {
     characters: usize,
     /// Variables that the text assigns, with the least known of their values.
     assigned: HashMap<String, PossibleValues>,
-    /// Variables that stand where only some values are harmless.
+    /// Variables in places where only some values are harmless.
     needed: HashMap<String, PossibleValues>,
     pub(super) files: FileUses,
-    /// Texts that commands print, until a shell takes them.
+    /// Texts that commands print, until a shell reads them.
     printed: Vec<String>,
     prints: bool,
-    /// Some variable gets a text that would be a command, were it expanded within one.
+    /// A variable is assigned a text that would be a command if it was expanded within one.
     assigns_command: bool,
     /// A program is run that expands variables of the environment in its commands.
     pub(super) expands_variables: bool,
@@ -64,7 +64,7 @@ impl ScriptContext {
         self.script.reason.get_or_insert(reason);
     }
 
-    /// Counts a text that is about to be read; false if there are too many, or if they are nested too deep.
+    /// Counts the next text to read; false if there are too many, or if they are nested too deep.
     pub(super) fn admits(&mut self, characters: usize, depth: usize) -> bool {
         self.texts += 1;
         self.characters += characters;
@@ -78,7 +78,7 @@ impl ScriptContext {
         fits
     }
 
-    /// Counts a program whose arguments are looked at; false if there are too many.
+    /// Counts a program whose arguments are examined; false if there are too many.
     pub(super) fn launch(&mut self) -> bool {
         self.launches += 1;
         self.launches <= MAX_LAUNCHES
@@ -103,7 +103,7 @@ impl ScriptContext {
         self.nesting > 0
     }
 
-    /// From here on, commands are those of another shell; returns the state to go back to.
+    /// Starts reading commands as another shell does; returns the previous state.
     pub(super) fn begin_other_shell(&mut self) -> bool {
         std::mem::replace(&mut self.is_other_shell, true)
     }
@@ -120,7 +120,7 @@ impl ScriptContext {
         &self.script.commands
     }
 
-    /// False if there are too many commands.
+    /// Adds a command; false if there are too many.
     pub(super) fn push(&mut self, simple: SimpleCommand) -> bool {
         self.note_printed(&simple);
         self.script.commands.push(simple);
@@ -131,14 +131,14 @@ impl ScriptContext {
         fits
     }
 
-    /// Puts a text that arrives later, such as the body of a here-document, to a command.
+    /// Adds a later text, such as the body of a here-document, to a command.
     pub(super) fn send(&mut self, command: usize, text: &str) {
         if let Some(simple) = self.script.commands.get_mut(command) {
             simple.input.get_or_insert_default().push_str(text);
         }
     }
 
-    /// Records that a variable gets a value; `text` is the value, with `*` for what is expanded.
+    /// Records an assignment to a variable; `text` is the value, with `*` for expansions.
     pub(super) fn assign(&mut self, name: &str, value: PossibleValues, text: &str) {
         if self.assigned.len() >= MAX_VARIABLES {
             return self.unreadable("too many variables");
@@ -149,7 +149,7 @@ impl ScriptContext {
         self.assigns_command |= text.contains(['$', '`', ';', '|', '&', '<', '>', '\n']);
     }
 
-    /// Records that `name` stands where only values up to `value` are harmless. A variable that the text does not
+    /// Records that `name` is used where only values up to `value` are harmless. A variable that the text does not
     /// assign comes from the environment, which the text does not choose.
     pub(super) fn need(&mut self, name: &str, value: PossibleValues) {
         if name.starts_with(|c: char| c.is_ascii_digit() || matches!(c, '@' | '*')) {
@@ -162,17 +162,17 @@ impl ScriptContext {
         *known = value.min(*known);
     }
 
-    /// Takes the texts that were printed so far, which a shell at the end of a pipe may run.
+    /// Returns the texts printed so far, which a shell at the end of a pipe may run.
     pub(super) fn take_printed(&mut self) -> Vec<String> {
         std::mem::take(&mut self.printed)
     }
 
-    /// Tells whether a command prints text from its arguments.
+    /// Reports whether a command prints text from its arguments.
     pub(super) fn prints(&self) -> bool {
         self.prints
     }
 
-    /// Notes the text that `echo` or `printf` prints.
+    /// Records the text that `echo` or `printf` prints.
     fn note_printed(&mut self, simple: &SimpleCommand) {
         let Some((first, words)) = simple.words.split_first() else { return };
         if matches!(base(&first.text).as_str(), "echo" | "printf") {

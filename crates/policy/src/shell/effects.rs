@@ -42,14 +42,14 @@ const TAR_VALUES: &str = "fCbTXgIVNLFHK";
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub(crate) enum ContentOrigin {
-    /// Whatever it is given: a copy, another name, or text.
+    /// Its input: a copy, another name, or text.
     #[default]
     Given,
-    /// Made from what it is given: a program from its source.
+    /// Made from its input: a program from its source.
     Made,
-    /// Unpacked from what it is given, under names that are no words of the command.
+    /// Unpacked from its input, under names that are not in the command.
     Unpacked,
-    /// Nothing, or nothing that anybody chose.
+    /// Nothing, or content that nobody chooses.
     Nothing,
 }
 
@@ -81,12 +81,12 @@ static PROGRAMS: LazyLock<Vec<ProgramEffects>> = LazyLock::new(|| {
     file.program
 });
 
-/// Tells whether the program is known to change nothing unless it is told to write a file.
+/// Reports whether the program is known to change nothing, unless an option makes it write a file.
 pub(crate) fn only_reads(program: &str) -> bool {
     row(program).is_some_and(|row| row.effect == FileEffect::Reads)
 }
 
-/// The origin of what a program writes; `None` for a program that is not in the table.
+/// Returns the origin of a program's output files; `None` for a program that is not in the table.
 pub(crate) fn content(program: &str) -> Option<ContentOrigin> {
     if program == "git" { Some(ContentOrigin::Given) } else { row(program).map(|row| row.content) }
 }
@@ -95,11 +95,11 @@ fn row(program: &str) -> Option<&'static ProgramEffects> {
     PROGRAMS.iter().find(|row| row.names.iter().any(|name| name == program))
 }
 
-/// The effect of the gravest command inside a text is for the caller to find; these are all of them.
+/// Returns the effects of all commands inside a text; the caller selects the most severe.
 pub(crate) fn effects(script: &ShellScript) -> Vec<(FileEffect, String)> {
     let mut all: Vec<(FileEffect, String)> = script.commands.iter().filter_map(of_simple).collect();
     if script.opaque {
-        all.push((FileEffect::Unknown, "what it runs cannot be read".to_owned()));
+        all.push((FileEffect::Unknown, "it is unclear what it runs".to_owned()));
     }
     all
 }
@@ -108,7 +108,7 @@ fn of_simple(simple: &SimpleCommand) -> Option<(FileEffect, String)> {
     let views = simple.views();
     let own = views.first()?;
     let name = file_name(&own[0].text);
-    // The text of `sh -c` is a command of its own in the same script.
+    // The text of `sh -c` is a separate command in the same script.
     let hands_on = runs(&base(&name)) == Some(LaunchMode::Shell)
         && own[1..].iter().any(|word| word.text.starts_with('-') && word.text.ends_with('c'));
     let effect = match () {
@@ -133,7 +133,7 @@ fn of_words(name: &str, own: &[ShellWord]) -> FileEffect {
             _ => FileEffect::Changes,
         },
         "find" if words.contains(&"-delete") => FileEffect::Deletes,
-        // Printing some lines is all that is known of its programs.
+        // Of sed's programs, only those that print lines are known.
         "sed" => {
             let lines = |script: &&&str| script.chars().all(|c| c.is_ascii_digit() || ",$p; ".contains(c));
             let options = words.iter().filter(|word| word.starts_with('-'));
@@ -151,19 +151,19 @@ fn of_words(name: &str, own: &[ShellWord]) -> FileEffect {
     }
 }
 
-/// Not a device that takes everything, nor the number of another descriptor.
+/// Reports whether a target is a file, not a device such as `/dev/null` or the number of a descriptor.
 pub(crate) fn is_file(target: &str) -> bool {
     let devices = ["/dev/null", "/dev/stdout", "/dev/stderr", "/dev/tty"];
     !devices.contains(&target) && !target.chars().all(|c| c.is_ascii_digit())
 }
 
-/// The words of a command, which begins with its program, that name files it writes.
+/// Returns the words of a command, which begins with its program, that name files it writes.
 pub(crate) fn written<'a>(program: &str, words: &'a [ShellWord]) -> Vec<&'a str> {
     let arguments: Vec<&str> = words.iter().skip(1).map(|word| word.text.as_str()).collect();
     written_among(program, &arguments)
 }
 
-/// The same for the words behind the program.
+/// The same for the words after the program.
 pub(crate) fn written_among<'a>(program: &str, arguments: &[&'a str]) -> Vec<&'a str> {
     if program == "git" {
         return git_writes(arguments);
@@ -215,7 +215,7 @@ pub(crate) fn written_among<'a>(program: &str, arguments: &[&'a str]) -> Vec<&'a
     files
 }
 
-/// The files that a subcommand of git writes beside the repository and the work tree that it has.
+/// Returns the files that a subcommand of git writes in addition to the repository and the work tree.
 fn git_writes<'a>(arguments: &[&'a str]) -> Vec<&'a str> {
     let mut operands = arguments.iter().copied().filter(|word| !word.starts_with('-'));
     let mut files: Vec<&str> = Vec::new();
@@ -230,7 +230,7 @@ fn git_writes<'a>(arguments: &[&'a str]) -> Vec<&'a str> {
     files
 }
 
-/// `-i.bak` and `--in-place=.bak` are the flags with a value.
+/// Reports whether a word is a flag with a value, such as `-i.bak` or `--in-place=.bak`.
 fn is_glued(word: &str, flag: &str) -> bool {
     let rest = word.strip_prefix(flag);
     rest.is_some_and(
@@ -238,9 +238,9 @@ fn is_glued(word: &str, flag: &str) -> bool {
     )
 }
 
-/// The value of an option that names a file; empty if it is the next word. `None` for another option.
+/// Returns the value of an option that names a file; empty if it is the next word. `None` for another option.
 fn value<'a>(row: &ProgramEffects, word: &'a str) -> Option<&'a str> {
-    // `-out` is no `-o` with the value `ut`.
+    // `-out` is not `-o` with the value `ut`.
     if row.options.iter().any(|option| option == word) {
         return Some("");
     }
@@ -248,13 +248,13 @@ fn value<'a>(row: &ProgramEffects, word: &'a str) -> Option<&'a str> {
         if let Some(name) = option.strip_prefix("--") {
             let given = word.strip_prefix("--")?;
             let (given, value) = given.split_once('=').unwrap_or((given, ""));
-            // Long options may be cut short.
+            // Long options may be abbreviated.
             return (!given.is_empty() && name.starts_with(given)).then_some(value);
         }
         if option.len() > 2 {
             return (word == option).then_some("");
         }
-        // The letter, alone or at the end of a cluster, or with its value glued to it.
+        // The letter, alone or at the end of a cluster, or with its value attached.
         let letters = word.strip_prefix('-').filter(|letters| !letters.starts_with('-'))?;
         letters.split_once(&option[1..]).map(|(_, value)| value)
     })

@@ -8,7 +8,7 @@ use crate::programs::base;
 
 /// Programs that print numbers, if their arguments are plain.
 const COUNTERS: &[&str] = &["date", "wc", "seq", "nproc"];
-/// Programs that print the names of things that exist, and not text from their arguments.
+/// Programs that print the names of existing objects, and not text from their arguments.
 const LISTERS: &[&str] = &[
     "pwd", "git", "ls", "docker", "podman", "kubectl", "pgrep", "which", "whoami", "id", "hostname", "uname",
     "arch", "nproc", "lsof", "pidof", "tty", "cargo", "npm", "go", "brew", "gh", "wc", "cd",
@@ -74,7 +74,7 @@ impl ShellReader<'_> {
         }
     }
 
-    /// A command substitution or process substitution, behind its opening parenthesis.
+    /// Reads a command substitution or process substitution, after its opening parenthesis.
     pub(super) fn substitution(&mut self, word: &mut ShellWord) {
         let before = self.context.commands().len();
         let outer = std::mem::replace(&mut self.in_pipe, false);
@@ -85,7 +85,7 @@ impl ShellReader<'_> {
         word.expand(true);
     }
 
-    /// An old-style substitution, behind its opening quote.
+    /// Reads an old-style substitution, after its opening quote.
     pub(super) fn backquotes(&mut self, word: &mut ShellWord, in_quotes: bool) {
         let mut body = String::new();
         let mut is_closed = false;
@@ -118,13 +118,13 @@ impl ShellReader<'_> {
         word.expand(in_quotes);
     }
 
-    /// `${…}`, behind the opening brace.
+    /// Reads `${…}`, after the opening brace.
     fn braced(&mut self, word: &mut ShellWord, in_quotes: bool) {
         let start = self.at;
         if matches!(self.peek_at(0), Some('!')) && self.peek_at(1) != Some('}') {
             self.unreadable("a variable that is named by another");
         }
-        // The length of one.
+        // The length of a variable.
         if self.peek_at(0) == Some('#') && self.peek_at(1) != Some('}') {
             self.at += 1;
         }
@@ -194,7 +194,7 @@ impl ShellReader<'_> {
         self.unreadable("an expansion is not closed");
     }
 
-    /// `$'…'`, with the opening quote. To dash the dollar is a character and the rest a plain quote.
+    /// Reads `$'…'`, with the opening quote. For dash the dollar is a character and the rest a plain quote.
     fn ansi_quotes(&mut self, word: &mut ShellWord) {
         word.quoted = true;
         self.at += 1;
@@ -226,7 +226,7 @@ impl ShellReader<'_> {
         word.text.push_str(&body);
     }
 
-    /// The text of `$'…'`.
+    /// Decodes the text of `$'…'`.
     fn unescape(&mut self, text: &str) -> String {
         let mut out = String::new();
         let mut chars = text.chars().peekable();
@@ -264,7 +264,7 @@ impl ShellReader<'_> {
                 chars.next();
             }
             match char::from_u32(code).filter(|c| *c == '\n' || !c.is_control()) {
-                // Bytes beyond ASCII make characters only together.
+                // Bytes beyond ASCII form characters only together.
                 Some(c) if c.is_ascii() || matches!(kind, 'u' | 'U') => out.push(c),
                 _ => self.unreadable("a control character"),
             }
@@ -284,7 +284,7 @@ impl ShellWord {
     }
 }
 
-/// Quotes are closed and nothing looks like a comment, so that every shell finds the same end.
+/// Reports whether quotes are closed and nothing looks like a comment, so that every shell finds the same end.
 fn is_balanced(body: &str) -> bool {
     let mut quote = None;
     let mut before = ' ';
@@ -300,7 +300,7 @@ fn is_balanced(body: &str) -> bool {
     quote.is_none()
 }
 
-/// The output of the commands of a substitution.
+/// Returns the possible output of the commands of a substitution.
 fn printed_by(commands: &[SimpleCommand]) -> PossibleValues {
     let name = |simple: &SimpleCommand| simple.words.first().map(|word| base(&word.text)).unwrap_or_default();
     let is_plain = |c: char| c.is_ascii_alphanumeric() || "+%._/:-".contains(c);

@@ -1,5 +1,5 @@
-//! Files that a text writes, and files that it runs. A text that runs what it wrote, copied, linked or moved itself
-//! says in no word what that is.
+//! Files that a text writes, and files that it runs. If a text runs a file that it has written, copied, linked or moved
+//! itself, its words do not show what runs.
 
 use std::collections::{HashMap, HashSet};
 
@@ -8,21 +8,21 @@ use super::word::ShellWord;
 use crate::glob::name_fits;
 use crate::programs::file_name;
 
-/// The placeholder for everything that is expanded.
+/// The placeholder for expansions.
 const ANYTHING: &str = "*";
 
 #[derive(Debug, Default)]
 pub(super) struct FileUses {
     written: Vec<WrittenName>,
-    /// Files with names that are no words of the text are written, with what the text gives.
+    /// Files with names that are not in the text are written, with content from the text.
     unpacks: bool,
     /// Scripts, and programs with a path.
     run: HashSet<String>,
-    /// Programs that are looked up.
+    /// Programs that are looked up in `PATH`.
     looked_up: HashSet<String>,
-    /// Files from which programs that the text runs take what they run.
+    /// Files from which programs of the text read what they run.
     taken_from: HashSet<&'static str>,
-    /// Words of the values that the text gives to variables.
+    /// Words of the values that the text assigns to variables.
     values: HashMap<String, HashSet<String>>,
 }
 
@@ -37,7 +37,7 @@ struct WrittenName {
 }
 
 impl FileUses {
-    /// Records that a file is written that the end of a word names.
+    /// Records a written file that the end of a word names.
     pub(super) fn write(&mut self, word: &ShellWord, file: &str) {
         let name = file.trim_end_matches('/');
         self.written.push(WrittenName {
@@ -47,7 +47,7 @@ impl FileUses {
         });
     }
 
-    /// Records that files are written whose names are decided when the text runs.
+    /// Records that files are written whose names are decided at run time.
     pub(super) fn write_any(&mut self) {
         let name = WrittenName { pattern: ANYTHING.to_owned(), variables: Vec::new(), is_computed: true };
         self.written.push(name);
@@ -57,7 +57,7 @@ impl FileUses {
         self.unpacks = true;
     }
 
-    /// Tells whether the text has written a file of this name so far.
+    /// Reports whether the text has written a file of this name so far.
     pub(super) fn has_written(&self, file: &str) -> bool {
         let file = last_part(file).to_ascii_lowercase();
         self.names().any(|name| last_part(&name) == file)
@@ -80,7 +80,7 @@ impl FileUses {
         values.extend(text.split_whitespace().map(str::to_ascii_lowercase));
     }
 
-    /// Tells whether a file is run that the text may have written.
+    /// Reports whether the text runs a file that it may have written.
     pub(super) fn runs_own(&self) -> bool {
         if self.unpacks && !self.run.is_empty() {
             return true;
@@ -94,7 +94,7 @@ impl FileUses {
         })
     }
 
-    /// Tells whether a file is written from which a program that is run takes what it runs.
+    /// Reports whether the text writes a file from which one of its programs reads what it runs.
     pub(super) fn writes_commands(&self) -> bool {
         let is_taken = |name: &str| {
             let parts: Vec<&str> = name.split('/').filter(|part| !part.is_empty() && *part != ".").collect();
@@ -109,7 +109,7 @@ impl FileUses {
         !self.taken_from.is_empty() && self.names().any(|name| is_taken(&name))
     }
 
-    /// The names of all written files, as far as the text tells.
+    /// Returns the names of all written files, as far as the text shows them.
     fn names(&self) -> impl Iterator<Item = String> {
         self.written.iter().flat_map(|name| self.candidates(name))
     }
@@ -122,7 +122,7 @@ impl FileUses {
         if !is_wild || name.is_computed || name.variables.is_empty() {
             return vec![name.pattern.clone()];
         }
-        // What comes from the environment is not chosen by the text.
+        // The text does not choose values of the environment.
         if !name.variables.iter().any(is_own) {
             return Vec::new();
         }
@@ -143,13 +143,13 @@ fn last_part(path: &str) -> &str {
     path.rsplit('/').next().unwrap_or(path)
 }
 
-/// Tells whether a path could be that of a directory in which programs are looked up.
+/// Reports whether a path may be a directory of `PATH`.
 fn may_be_in_path(path: &str) -> bool {
     path.contains('/')
         && (path.starts_with(['/', '~', '*']) || path.split('/').any(|part| part.ends_with("bin")))
 }
 
-/// A pattern for all names that braces make.
+/// Returns a pattern for all names that braces produce.
 fn without_braces(name: &str) -> String {
     match (name.find('{'), name.rfind('}')) {
         (Some(from), Some(to)) if from < to && !name[from..to].contains('/') => {

@@ -7,7 +7,7 @@ use super::{ScriptContext, read_into};
 /// A here-document whose body begins on the next line.
 pub(super) struct HereDocument {
     pub(super) delimiter: String,
-    /// The body is taken as it stands.
+    /// The body is used verbatim.
     pub(super) is_literal: bool,
     /// Tabs at the beginning of lines are removed.
     pub(super) strips_tabs: bool,
@@ -16,7 +16,7 @@ pub(super) struct HereDocument {
 }
 
 impl ShellReader<'_> {
-    /// Reads the delimiter behind `<<` or `<<-`. Only simple ones: shells disagree about the others.
+    /// Reads the delimiter after `<<` or `<<-`. Only simple ones: shells disagree about the others.
     pub(super) fn here_delimiter(&mut self, strips_tabs: bool) {
         self.skip_blanks();
         let start = self.at;
@@ -37,7 +37,7 @@ impl ShellReader<'_> {
         self.pending.push(HereDocument { delimiter: word.text, is_literal, strips_tabs, command: None });
     }
 
-    /// Tells the here-documents of the command that has just been read whose they are.
+    /// Assigns pending here-documents to the command that has just been read.
     pub(super) fn claim_here_documents(&mut self, command: usize) {
         for document in self.pending.iter_mut().filter(|document| document.command.is_none()) {
             document.command = Some(command);
@@ -76,7 +76,7 @@ impl ShellReader<'_> {
         self.receive(document, &body);
     }
 
-    /// Expansions in one line; they must end where the line ends.
+    /// Reads the expansions in one line; they must end within the line.
     fn body_line(&mut self, line: &str) {
         if line.contains('\r') {
             self.unreadable("a carriage return in a here-document");
@@ -107,7 +107,7 @@ impl ShellReader<'_> {
         }
     }
 
-    /// Hands the body to its command. A shell runs it.
+    /// Adds the body to its command. A shell runs it.
     fn receive(&mut self, document: &HereDocument, body: &str) {
         let Some(index) = document.command else {
             return self.unreadable("a here-document without a command");

@@ -1,4 +1,4 @@
-//! The programs and texts that a command hands on, by the table of programs that take programs.
+//! The programs and texts that a command passes on, by the table of programs that run programs.
 
 use super::context::{PossibleValues, ScriptContext};
 use super::options::{self, OptionValueRole};
@@ -13,11 +13,11 @@ use crate::programs::{
 mod builtins;
 mod written_files;
 
-/// Programs that run programs within each other, at most.
+/// The maximum depth of programs that run programs.
 const MAX_LAUNCHES: usize = 12;
 
 impl ShellReader<'_> {
-    /// Takes a command that has been read to its end.
+    /// Processes a completely read command.
     pub(super) fn finish(&mut self, simple: &SimpleCommand) {
         let has_document = self.pending.iter().any(|document| document.command.is_none());
         let is_empty = simple.words.is_empty() && simple.writes.is_empty() && simple.reads.is_empty();
@@ -29,7 +29,7 @@ impl ShellReader<'_> {
         if words.is_empty() && simple.words.iter().any(|word| sets_separators(&word.text)) {
             self.unreadable("sets how words are split");
         }
-        // Options and operators that another shell would look for as programs.
+        // Options and operators that another shell would look up as programs.
         let is_argument =
             words.first().is_some_and(|word| word.text.starts_with(['-', '=']) || word.is("]]"));
         if self.context.is_other_shell() && is_argument {
@@ -43,7 +43,7 @@ impl ShellReader<'_> {
                 &mut LaunchContext { piped: simple.piped, ..LaunchContext::default() },
             );
         }
-        // To bash the word is an operand; its variables have just been recorded.
+        // For bash the word is an operand; its variables have just been recorded.
         if self.context.is_other_shell() && words.first().is_some_and(|word| word.expanded) {
             return;
         }
@@ -80,7 +80,7 @@ impl ShellReader<'_> {
         self.check_input(simple, text);
     }
 
-    /// Text that is sent to a program that may run it.
+    /// Checks text that is sent to a program that may run it.
     pub(super) fn check_input(&mut self, simple: &SimpleCommand, text: &str) {
         for view in simple.views() {
             let Some(program) = program(&base(&view[0].text)) else { continue };
@@ -95,7 +95,7 @@ impl ShellReader<'_> {
         }
     }
 
-    /// `NAME=VALUE` before a command or as the argument of a declaration.
+    /// Processes `NAME=VALUE` before a command or as the argument of a declaration.
     pub(super) fn assignment(&mut self, word: &ShellWord) {
         let Some(at) = word.text.find('=') else { return };
         let name = word.text[..at].trim_end_matches('+');
@@ -107,7 +107,7 @@ impl ShellReader<'_> {
             VariableUse::Command => self.read_again(word, text, &LaunchContext::default()),
             VariableUse::Code => self.unreadable("a variable that makes programs load code"),
             VariableUse::Options => {
-                // What it was before has been looked at, or comes from the environment.
+                // Its previous value was examined before, or comes from the environment.
                 let mut word = word.clone();
                 word.variables.retain(|variable| variable != name);
                 self.need(&word, PossibleValues::Listing);
@@ -120,7 +120,7 @@ impl ShellReader<'_> {
         }
     }
 
-    /// Looks at a program and its arguments.
+    /// Examines a program and its arguments.
     fn launched(&mut self, words: &[ShellWord], has_input: bool, launch: &mut LaunchContext) {
         if launch.level >= MAX_LAUNCHES || !self.context.launch() {
             return self.unreadable("programs that run programs are too many or too deep");
@@ -176,7 +176,7 @@ impl ShellReader<'_> {
         launch.program = before;
     }
 
-    /// Arguments that look like command lines, of a program whose operands are not followed.
+    /// Reads arguments that look like command lines, of a program whose operands are not followed.
     fn loose_texts(&mut self, words: &[ShellWord], launch: &LaunchContext) {
         for word in &words[1..] {
             if word.text.contains([' ', '\t', '\n', ';', '&', '|', '`']) {
@@ -200,7 +200,7 @@ impl ShellReader<'_> {
                 self.context.files.look_up(&word.text);
             }
         } else if self.context.is_other_shell() {
-            // To bash this is no command but an operand.
+            // For bash this is not a command but an operand.
             self.need(word, PossibleValues::Number);
         } else {
             self.unreadable("a program whose name is built when it runs");
@@ -285,7 +285,7 @@ impl ShellReader<'_> {
         self.operands(grammar, words, &operands, has_program, launch)
     }
 
-    /// A command inside of a command, from the word `at` on.
+    /// Examines a command inside of a command, from the word `at` on.
     fn inner(
         &mut self,
         words: &[ShellWord],
@@ -293,7 +293,8 @@ impl ShellReader<'_> {
         grammar: &ArgumentGrammar,
         launch: &mut LaunchContext,
     ) {
-        // Of programs that run others every tail counts as a command; behind a subcommand it has to be named.
+        // For programs that run others, every tail counts as a command; after a subcommand it has to be recorded
+        // explicitly.
         if at < words.len() && runs(&base(&words[0].text)).is_none() {
             self.context.push(SimpleCommand { words: words[at..].to_vec(), ..SimpleCommand::default() });
         }
@@ -337,7 +338,7 @@ impl ShellReader<'_> {
         }
     }
 
-    /// `NAME=VALUE` or `NAME VALUE`.
+    /// Processes a setting: `NAME=VALUE` or `NAME VALUE`.
     fn setting(&mut self, grammar: &ArgumentGrammar, word: &ShellWord, text: &str, launch: &LaunchContext) {
         let name = text.split(['=', ' ']).next().unwrap_or_default();
         let value = text.get(name.len() + 1..).unwrap_or_default();
@@ -364,7 +365,7 @@ impl ShellReader<'_> {
         }
     }
 
-    /// A text that the program runs later: behind `!` by a shell, otherwise as its own arguments.
+    /// Reads a text that the program runs later: after `!` by a shell, otherwise as its own arguments.
     fn alias(&mut self, word: &ShellWord, text: &str, launch: &LaunchContext) {
         self.read_again(word, text.trim_start_matches('!'), launch);
         if let Some(program) = &launch.program {
@@ -372,7 +373,7 @@ impl ShellReader<'_> {
         }
     }
 
-    /// Operands of which each may be the name of a setting, with its value in the next.
+    /// Processes operands of which each may be the name of a setting, with its value in the next.
     fn paired_settings(
         &mut self,
         grammar: &ArgumentGrammar,
@@ -455,7 +456,7 @@ impl ShellReader<'_> {
         }
     }
 
-    /// A program in awk or sed.
+    /// Reads a program in awk or sed.
     fn program_text(&mut self, grammar: &ArgumentGrammar, word: &ShellWord, text: &str) {
         if word.expanded {
             self.need(word, PossibleValues::Name);
@@ -469,7 +470,7 @@ impl ShellReader<'_> {
         }
     }
 
-    /// Marks from which a program can run commands, in its arguments: `vim -c '!rm x'`.
+    /// Finds marks with which a program can run commands, in its arguments: `vim -c '!rm x'`.
     fn escapes(&mut self, grammar: &ArgumentGrammar, words: &[ShellWord]) {
         for word in words.get(1..).unwrap_or_default() {
             for escape in &grammar.escapes {
@@ -486,13 +487,13 @@ impl ShellReader<'_> {
             self.unreadable("a script whose name is built when it runs");
         }
         if word.text.starts_with("/dev/") || word.text.starts_with("/proc/") {
-            self.unreadable("a script that is no file");
+            self.unreadable("a script that is not a file");
         }
         self.need(word, PossibleValues::Name);
         self.context.files.run(&word.text);
     }
 
-    /// A word that a shell reads again.
+    /// Processes a word that a shell reads again.
     fn read_again(&mut self, word: &ShellWord, text: &str, launch: &LaunchContext) {
         self.check_text(word, launch);
         read_into(text, self.depth + 1, self.context);
@@ -505,7 +506,7 @@ impl ShellReader<'_> {
         }
     }
 
-    /// `sh -c TEXT`, `sh FILE`, or a shell that runs its input.
+    /// Examines `sh -c TEXT`, `sh FILE`, or a shell that runs its input.
     fn shell_program(&mut self, words: &[ShellWord], has_input: bool, launch: &LaunchContext) {
         let mut takes_text = false;
         let mut reads_input = false;
@@ -535,7 +536,7 @@ impl ShellReader<'_> {
         }
     }
 
-    /// An interpreter of another language: a script file is a program like others, everything else is code.
+    /// Examines an interpreter of another language: a script file is a program like others, everything else is code.
     fn interpreter(&mut self, words: &[ShellWord], safe: &[&str], has_input: bool) {
         for (at, word) in words.iter().enumerate().skip(1) {
             let text = word.text.as_str();
@@ -567,7 +568,7 @@ impl ShellReader<'_> {
 struct LaunchContext {
     level: usize,
     piped: bool,
-    /// The program whose options and operands are looked at.
+    /// The program whose options and operands are examined.
     program: Option<String>,
     /// Arguments are appended from input.
     appends: bool,
@@ -575,12 +576,12 @@ struct LaunchContext {
     placeholders: Vec<String>,
 }
 
-/// Assigns the characters that split words, to others than blanks.
+/// Reports whether an assignment changes the characters that split words.
 fn sets_separators(word: &str) -> bool {
     word.strip_prefix("IFS=").is_some_and(|value| !value.trim().is_empty())
 }
 
-/// The text behind a mark, whatever its case: `copy x to ProGram 'rm x'`.
+/// Returns the text after a mark, in any case: `copy x to ProGram 'rm x'`.
 fn behind<'a>(text: &'a str, mark: &str) -> Option<&'a str> {
     let at = text.to_ascii_lowercase().find(&mark.to_ascii_lowercase())?;
     text.get(at + mark.len()..)

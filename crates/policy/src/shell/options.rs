@@ -1,4 +1,4 @@
-//! Options on a command line, by the table of programs that take programs.
+//! Options on a command line, by the table of programs that run programs.
 
 use crate::programs::ArgumentGrammar;
 
@@ -24,13 +24,13 @@ pub(super) enum OptionValueRole {
 #[derive(Debug, PartialEq, Eq)]
 pub(super) struct OptionMatch<'a> {
     pub(super) role: OptionValueRole,
-    /// The value, if it stands in the same word.
+    /// The value, if it is in the same word.
     pub(super) glued: Option<&'a str>,
     /// A cluster of letters, in which the value may be elsewhere.
     pub(super) is_cluster: bool,
 }
 
-/// All options that a word may be.
+/// Returns all options that a word may be.
 pub(super) fn find<'a>(grammar: &ArgumentGrammar, word: &'a str) -> Vec<OptionMatch<'a>> {
     let roles = [
         (OptionValueRole::Text, &grammar.texts),
@@ -44,7 +44,7 @@ pub(super) fn find<'a>(grammar: &ArgumentGrammar, word: &'a str) -> Vec<OptionMa
     let all =
         roles.iter().flat_map(|(role, options)| options.iter().map(move |option| (*role, option.as_str())));
     let found: Vec<OptionMatch<'a>> = all.filter_map(|(role, option)| matches(role, option, word)).collect();
-    // An option by its full name is no abbreviation of another.
+    // The full name of an option is not an abbreviation of another.
     let name = word.split('=').next().unwrap_or(word);
     let is_exact = |role: OptionValueRole| {
         roles.iter().any(|(other, options)| *other == role && options.iter().any(|option| option == name))
@@ -71,7 +71,7 @@ fn matches<'a>(role: OptionValueRole, option: &str, word: &'a str) -> Option<Opt
             let rest = &cluster[at + letter.len_utf8()..];
             found(Some(rest).filter(|rest| !rest.is_empty()), at > 0)
         }
-        // `+` with anything behind it.
+        // `+` with any text after it.
         (Some('+'), None, _) => found(Some(word.strip_prefix('+')?), false),
         // A long option with one dash, or a plain word with its value: `SHELL=`.
         _ => match word.strip_prefix(option)? {

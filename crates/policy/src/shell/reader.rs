@@ -2,14 +2,14 @@
 //!
 //! Compound commands are read flat: `if a; then b; fi` is the commands `a` and `b`, since it does not matter which
 //! of them run. Only constructs that change how characters are read nest: parentheses, substitutions and `case`.
-//! Where the grammar is lenient, the shell would refuse the text and run less than is reported.
+//! If the grammar accepts an invalid text, the shell would refuse it and run less than is reported.
 
 use super::context::{PossibleValues, ScriptContext};
 use super::here_document::HereDocument;
 use super::word::ShellWord;
 use super::{SimpleCommand, is_assignment, is_name};
 
-/// Words that begin or continue a compound command and are followed by a command.
+/// Words that begin or continue a compound command and precede a command.
 const OPENERS: &[&str] = &["if", "then", "else", "elif", "while", "until", "do", "{", "!"];
 /// Words that end a compound command.
 const CLOSERS: &[&str] = &["fi", "done", "}"];
@@ -19,16 +19,16 @@ const CLOSERS: &[&str] = &["fi", "done", "}"];
 pub(super) enum ListEnd {
     Text,
     Parenthesis,
-    /// `;;` and its like, or `esac`.
+    /// `;;`, `;&`, `;;&` or `esac`.
     CaseItem,
 }
 
 /// The role of the next word.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum WordPosition {
-    /// Reserved words count.
+    /// Reserved words are recognised.
     Start,
-    /// Behind an assignment or a redirection.
+    /// After an assignment or a redirection.
     Assignments,
     Arguments,
 }
@@ -60,7 +60,7 @@ impl<'a> ShellReader<'a> {
     }
 
     /// Reads a list up to its end, which is consumed. Nested lists start without here-documents, and must not leave
-    /// any: shells disagree about where their bodies would be.
+    /// any: shells disagree about the position of their bodies.
     pub(super) fn nested(&mut self, end: ListEnd) {
         if !self.context.enter() {
             self.at = self.chars.len();
@@ -112,7 +112,7 @@ impl<'a> ShellReader<'a> {
         }
     }
 
-    /// `;;`, `;&` or `;;&`.
+    /// Reads `;;`, `;&` or `;;&`.
     fn case_mark(&mut self) {
         self.at += 2;
         if self.peek_at(0) == Some('&') && self.chars.get(self.at - 1) == Some(&';') {
@@ -120,7 +120,7 @@ impl<'a> ShellReader<'a> {
         }
     }
 
-    /// Reads what stands between two commands; true for a pipe.
+    /// Reads the separator of two commands; true for a pipe.
     fn separator(&mut self) -> bool {
         self.skip_blanks();
         match (self.peek(), self.peek_at(1)) {
@@ -148,7 +148,7 @@ impl<'a> ShellReader<'a> {
         }
     }
 
-    /// Operators that touch, as in `&&&`, are cut differently by different shells.
+    /// Rejects adjacent operators such as `&&&`, which shells split differently.
     fn glued_operator(&mut self) {
         if matches!(self.peek(), Some('&' | '|' | ';')) {
             self.unreadable("operators that touch");
@@ -164,7 +164,7 @@ impl<'a> ShellReader<'a> {
             self.skip_blanks();
             match (self.peek(), self.peek_at(1)) {
                 (Some('&'), Some('>')) => {
-                    // dash ends a command here and begins another behind the redirection.
+                    // dash ends a command here and begins another after the redirection.
                     self.at += 1;
                     self.redirection(&mut simple);
                     alternative = Some(simple.words.len());
@@ -208,7 +208,7 @@ impl<'a> ShellReader<'a> {
         let start = self.at;
         let word = self.word(*position != WordPosition::Arguments || Self::declares(simple));
         if self.at == start {
-            self.unreadable("a character that begins no word");
+            self.unreadable("a character that cannot begin a word");
             self.at += 1;
             return false;
         }
@@ -218,7 +218,7 @@ impl<'a> ShellReader<'a> {
             return false; // the number of a descriptor
         }
         if is_glued && let Some(name) = word.text.strip_prefix('{').and_then(|t| t.strip_suffix('}')) {
-            // bash stores a descriptor in the variable; to dash it is a word.
+            // bash stores a descriptor in the variable; for dash it is a word.
             if !word.quoted && is_name(name) {
                 return false;
             }
@@ -251,13 +251,13 @@ impl<'a> ShellReader<'a> {
         !written.eq(word.text.chars().take(length).collect::<Vec<_>>().iter())
     }
 
-    /// Tells whether the command takes assignments as arguments: `declare -a x=(…)`.
+    /// Reports whether the command accepts assignments as arguments: `declare -a x=(…)`.
     fn declares(simple: &SimpleCommand) -> bool {
         let names = ["declare", "typeset", "local", "export", "readonly"];
         simple.words.first().is_some_and(|word| names.iter().any(|name| word.is(name)))
     }
 
-    /// Handles a reserved word; false if the word is none.
+    /// Handles a reserved word; false for other words.
     fn reserved(&mut self, word: &ShellWord, piped: bool) -> bool {
         match word.text.as_str() {
             name if OPENERS.contains(&name) => {}
@@ -289,7 +289,7 @@ impl<'a> ShellReader<'a> {
         }
         self.skip_lines();
         if !self.keyword("in") {
-            // Over the positional parameters.
+            // A loop over the positional parameters.
             return self.context.assign(&name.text, PossibleValues::Anything, "*");
         }
         loop {
@@ -303,7 +303,7 @@ impl<'a> ShellReader<'a> {
                 _ => {
                     let word = self.word(false);
                     let is_range = word.braces && word.text.chars().all(|c| "{}.,0123456789".contains(c));
-                    // Files that exist, or a text without such files.
+                    // Existing files, or the literal text without such files.
                     let is_glob = word.wild && !word.expanded && !word.text.starts_with('-');
                     let value = match () {
                         () if is_range => PossibleValues::Number,
@@ -362,7 +362,7 @@ impl<'a> ShellReader<'a> {
         }
     }
 
-    /// The patterns of one item of `case`, with the parenthesis that closes them.
+    /// Reads the patterns of one item of `case`, with the closing parenthesis.
     fn patterns(&mut self) -> bool {
         loop {
             self.skip_blanks();
@@ -384,7 +384,7 @@ impl<'a> ShellReader<'a> {
         }
     }
 
-    /// `function name`, with or without parentheses.
+    /// Reads `function name`, with or without parentheses.
     fn function(&mut self) {
         self.skip_blanks();
         let name = self.word(false);
@@ -425,7 +425,7 @@ impl<'a> ShellReader<'a> {
         }
     }
 
-    /// `time` is a reserved word unless options other than `-p` follow.
+    /// Reads `time`, which is a reserved word unless options other than `-p` follow.
     fn time(&mut self) -> bool {
         self.skip_blanks();
         if self.keyword("-p") {
@@ -436,7 +436,7 @@ impl<'a> ShellReader<'a> {
         self.peek() != Some('-')
     }
 
-    /// A parenthesis behind a word: a function's definition, or something that shells disagree about.
+    /// Reads a parenthesis after a word: a function definition, or syntax that shells disagree about.
     fn parenthesis_in_command(&mut self, simple: &mut SimpleCommand, position: &mut WordPosition) {
         self.at += 1;
         self.skip_blanks();
@@ -453,7 +453,7 @@ impl<'a> ShellReader<'a> {
             simple.words.clear();
             *position = WordPosition::Start;
         } else if !self.context.is_other_shell() {
-            // dash refuses what bash takes for a pattern.
+            // dash rejects this, and bash reads a pattern.
             self.unreadable("a parenthesis inside a command");
         }
     }
@@ -469,7 +469,7 @@ impl<'a> ShellReader<'a> {
         self.chars.get(self.at).copied()
     }
 
-    /// A backslash at the end of a line. Shells agree about it between words and inside of them, not inside of
+    /// Reads a backslash at the end of a line. Shells agree about it between words and inside of them, not inside of
     /// operators and expansions.
     fn continued_line(&mut self) {
         let before = self.at.checked_sub(1).and_then(|at| self.chars.get(at)).copied();
@@ -486,7 +486,7 @@ impl<'a> ShellReader<'a> {
         self.at += 2;
     }
 
-    /// Goes forward, at most to the end.
+    /// Advances, at most to the end.
     pub(super) fn advance(&mut self, characters: usize) {
         self.at = (self.at + characters).min(self.chars.len());
     }

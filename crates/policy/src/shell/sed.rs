@@ -1,9 +1,9 @@
-//! Programs of sed, as far as to tell whether they run commands: `e`, and the flag `e` of `s`. A program that cannot
-//! be read is taken for one that does.
+//! The scanner of sed programs, which only finds whether they run commands: `e`, and the flag `e` of `s`. An unreadable
+//! program counts as one that does.
 
 use super::awk::EmbeddedCommands;
 
-/// A program of sed.
+/// Reads a program of sed.
 pub(super) fn read(program: &str) -> EmbeddedCommands {
     let chars: Vec<char> = program.chars().collect();
     let mut script = SedScanner { chars: &chars, at: 0, texts: Vec::new(), runs: false };
@@ -49,7 +49,7 @@ impl SedScanner<'_> {
     fn addresses(&mut self) -> Option<()> {
         while let Some(c) = self.peek() {
             match c {
-                // A star is something that the shell expands: a number, most likely.
+                // A star is an expansion of the shell, most likely a number.
                 '0'..='9' | '$' | ',' | '~' | '+' | '!' | ' ' | '\t' | '*' => self.at += 1,
                 '/' => {
                     self.at += 1;
@@ -68,7 +68,7 @@ impl SedScanner<'_> {
         None
     }
 
-    /// The text up to the mark, which is consumed.
+    /// Reads the text up to the mark, which is consumed.
     fn until(&mut self, mark: char) -> Option<String> {
         if mark == '\n' || mark == '\\' {
             return None;
@@ -79,7 +79,7 @@ impl SedScanner<'_> {
             let c = self.peek()?;
             self.at += 1;
             match c {
-                // Whether a backslash hides a bracket inside of brackets depends on the sed.
+                // Implementations of sed disagree about a backslash before a bracket inside of brackets.
                 '\\' if in_brackets && self.peek() == Some(']') => return None,
                 '\\' => {
                     text.extend([c, self.peek()?]);
@@ -130,7 +130,7 @@ impl SedScanner<'_> {
         Some(())
     }
 
-    /// A command whose argument ends with the line; labels end with a semicolon too, for some.
+    /// Reads a command whose argument ends with the line; in some implementations, labels also end with a semicolon.
     fn line_command(&mut self, command: char) {
         if matches!(command, 'b' | 't' | 'T') {
             while self.peek().is_some_and(|c| !matches!(c, '\n' | ';' | '}')) {
@@ -175,7 +175,7 @@ impl SedScanner<'_> {
         Some(())
     }
 
-    /// The replacement of `s`: brackets mean nothing in it, and lines go on behind backslashes.
+    /// Reads the replacement of `s`: brackets have no meaning in it, and a backslash continues a line.
     fn until_replacement(&mut self, mark: char) -> Option<String> {
         let mut text = String::new();
         loop {

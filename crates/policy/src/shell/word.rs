@@ -8,36 +8,36 @@ use super::reader::ShellReader;
 #[expect(clippy::struct_excessive_bools, reason = "independent facts, each by its name")]
 pub(crate) struct ShellWord {
     pub(crate) text: String,
-    /// Holds `*`, `?`, `[…]` or something expanded, which is written as `*`.
+    /// Contains `*`, `?`, `[…]` or an expansion, which is written as `*`.
     pub(crate) wild: bool,
-    /// Holds something expanded.
+    /// Contains an expansion.
     pub(crate) expanded: bool,
-    /// Holds quotes or backslashes.
+    /// Contains quotes or backslashes.
     pub(super) quoted: bool,
-    /// Holds an expansion outside of quotes, which may become several words.
+    /// Contains an expansion outside of quotes, which may become several words.
     pub(super) splits: bool,
     /// Variables that are expanded in it.
     pub(super) variables: Vec<String>,
-    /// The least known output of the commands that are substituted in it.
+    /// The least known output of the command substitutions in it.
     pub(super) output: PossibleValues,
-    /// Holds an opening brace outside of quotes.
+    /// Contains an opening brace outside of quotes.
     pub(super) braces: bool,
-    /// Holds an opening bracket outside of quotes.
+    /// Contains an opening bracket outside of quotes.
     pub(super) bracket: bool,
 }
 
 impl ShellWord {
-    /// Tells whether this is the very text, without quotes.
+    /// Reports whether this is exactly the text, without quotes.
     pub(super) fn is(&self, text: &str) -> bool {
         !self.quoted && !self.expanded && self.text == text
     }
 
-    /// The text, if nothing in it is decided when it runs.
+    /// Returns the text, if nothing in it is decided at run time.
     pub(super) fn literal(&self) -> Option<&str> {
         (!self.wild && !self.expanded).then_some(self.text.as_str())
     }
 
-    /// The values that an assignment of the text behind `from` bytes gives to a variable.
+    /// Returns the possible values of a variable that is assigned the text from byte `from` on.
     pub(super) fn value(&self, from: usize) -> PossibleValues {
         let text = &self.text[from..];
         let is_number = |c: char| c.is_ascii_digit() || (c == '*' && self.expanded);
@@ -53,7 +53,7 @@ impl ShellWord {
         }
     }
 
-    /// Tells whether the file name of the program that the word names stands in the text.
+    /// Reports whether the file name of the program that the word names is literal.
     pub(super) fn names_program(&self) -> bool {
         let name = self.text.rsplit('/').next().unwrap_or_default();
         let has_path = name.len() < self.text.len();
@@ -68,7 +68,7 @@ impl ShellWord {
 
 impl ShellReader<'_> {
     /// Reads one word; empty and without progress if none begins here. `assignable`: the word may be an assignment,
-    /// which may have an array as its value.
+    /// possibly of an array.
     pub(super) fn word(&mut self, assignable: bool) -> ShellWord {
         let mut word = ShellWord::default();
         while let Some(c) = self.peek() {
@@ -78,7 +78,7 @@ impl ShellReader<'_> {
                 '<' | '>' => {
                     self.at += 2;
                     self.substitution(&mut word);
-                    word.quoted = true; // one word, whatever it becomes
+                    word.quoted = true; // one word, whatever its value
                 }
                 '(' => {
                     if !(assignable && is_array(&word)) {
@@ -98,7 +98,7 @@ impl ShellReader<'_> {
                 '$' => self.dollar(&mut word, false),
                 '\\' => {
                     if self.peek_at(1).is_none() {
-                        self.unreadable("a backslash before nothing");
+                        self.unreadable("a backslash at the end");
                     }
                     word.quoted = true;
                     word.text.extend(self.peek_at(1));
@@ -120,7 +120,8 @@ impl ShellReader<'_> {
             '[' => word.bracket = true,
             ']' => word.wild |= word.bracket,
             '{' => word.braces = true,
-            // A carriage return belongs to the word for a shell, and cannot be seen. Other blanks depend on the locale.
+            // For a shell, a carriage return belongs to the word, but it is invisible. Other blanks depend on the
+            // locale.
             c if c.is_control() || (c.is_whitespace() && !c.is_ascii()) => {
                 self.unreadable("a blank or control character that shells read differently");
             }
@@ -129,7 +130,7 @@ impl ShellReader<'_> {
         word.text.push(c);
     }
 
-    /// bash makes several words of one with braces; dash does not.
+    /// Checks braces: bash expands a word with braces to several words; dash does not.
     fn check_braces(word: &mut ShellWord) {
         let expands =
             word.braces && word.text.contains('}') && (word.text.contains(',') || word.text.contains(".."));
@@ -165,7 +166,7 @@ impl ShellReader<'_> {
                     match self.peek_at(1) {
                         Some(c @ ('"' | '\\' | '$' | '`')) => word.text.push(c),
                         Some(c) => word.text.extend(['\\', c]),
-                        None => self.unreadable("a backslash before nothing"),
+                        None => self.unreadable("a backslash at the end"),
                     }
                     self.advance(2);
                 }
@@ -184,14 +185,15 @@ impl ShellReader<'_> {
         self.unreadable("a quote is not closed");
     }
 
-    /// A line that ends inside of a quote while a here-document waits for its body: shells disagree where that is.
+    /// Rejects a line that ends inside of a quote while a here-document waits for its body: shells disagree about its
+    /// position.
     fn check_quoted_line(&mut self, c: char) {
         if c == '\n' && !self.pending.is_empty() {
             self.unreadable("a quoted line before a here-document");
         }
     }
 
-    /// The elements of an array, behind the parenthesis that opens it.
+    /// Reads the elements of an array, after the opening parenthesis.
     fn array(&mut self, word: &mut ShellWord) {
         self.at += 1;
         loop {
@@ -226,7 +228,7 @@ impl ShellReader<'_> {
     }
 }
 
-/// `x=` or `x+=`, without quotes.
+/// Reports whether a word is `x=` or `x+=`, without quotes.
 fn is_array(word: &ShellWord) -> bool {
     !word.quoted && !word.expanded && word.text.ends_with('=') && is_assignment(&word.text)
 }

@@ -409,7 +409,7 @@ const CONTRADICTIONS: &[Contradiction] = &[
     ("read", None, &["a"], Some("+x\n"), Some("it is called read, but it changes files")),
     ("fetch", Some("curl u"), &[], None, None),
     ("fetch", Some("make"), &[], None, Some("it is called fetch, but the command does more: make")),
-    ("switch_mode", Some("ls"), &[], None, Some("it is called switch_mode, but it brings a command")),
+    ("switch_mode", Some("ls"), &[], None, Some("it is called switch_mode, but it contains a command")),
     ("execute", Some("rm a"), &["b"], None, None),
 ];
 

@@ -132,7 +132,34 @@ pub(super) const HIDDEN: &[(&str, &str, &str)] = &[
     ("cookie flag", "cookie", "curl -H 'Cookie: §sid=q2w3e4r5§' x"),
     ("log", "password", "2026-01-02 INFO login password=§hunter2hunter§ user=me"),
     ("prose", "password", "The password: §hunter2x§, as agreed."),
+    ("pair on a line", "password", "{\"name\":\"DB_PASSWORD\",\"value\":\"§hunter2x§\"}"),
+    (
+        "pair in a string",
+        "password",
+        "{\\\"name\\\": \\\"DB_PASSWORD\\\", \\\"value\\\": \\\"§hunter2x§\\\"}",
+    ),
     ("beside umlauts", "password", "schlüssel — PASSWORD=§größe123größe§ ✓"),
+];
+
+/// Secrets on other lines than their names, or on several.
+pub(super) const OVER_LINES: &[(&str, &str, &str)] = &[
+    ("on the next line", "password", "{\n  \"password\":\n    \"§hunter2x§\",\n}"),
+    ("yaml on the next line", "password", "password:\n  §hunter2x§\nuser: me"),
+    ("yaml block", "password", "a:\n  password: |\n    §hunter2x\n    mackerel9§\n  user: me"),
+    ("yaml folded block", "token", "- token: >-\n    §q2w3e4r5t6\n\n    y7u8i9o0§\n- x"),
+    ("quoted over lines", "password", "PASSWORD=\"§hunter2 first\nmackerel9§\" ./run"),
+    ("triple quotes", "password", "password = \"\"\"\n§hunter2x§\n\"\"\""),
+    ("behind a backslash", "password", "mysqldump --password \\\n  §hunter2x§ db"),
+    (
+        "over a backslash",
+        "AWS secret key",
+        "AWS_SECRET_ACCESS_KEY=§wJa1rXUtnFEMI/K7MD\\\nENG+bPxRfiCYzq8s5t2u1v§",
+    ),
+    (
+        "kubernetes",
+        "password",
+        "env:\n- name: DB_PASSWORD\n  value: §hunter2x§\n- name: HOME\n  value: /root",
+    ),
 ];
 
 pub(super) const SHOWN: &[(&str, &str)] = &[
@@ -202,5 +229,12 @@ pub(super) const SHOWN: &[(&str, &str)] = &[
     ("metric", "intercom_clearances_pending 3"),
     ("password of a form", "<input type=\"password\" name=\"password\" placeholder=\"Password\">"),
     ("list of names", "[\"token\", \"SAY WHO\"], (\"etc/passwd\", \"outside\"), [\"out/secret.rs\", \"x\"]"),
+    ("label", "match x {\n  case token:\n    return parse1(x);\n}\ntoken:\n\nThe next paragraph2.\n"),
+    ("string over lines", "print(\"password: \"\n      \"next line1\")"),
+    ("list over lines", "__all__ = [\n    \"AccessToken\",\n    \"Consumer1\",\n]\n"),
+    ("prompt", "data['password'] = getpass.getpass('Password: ')\nwhile not data['confirm1']:\n"),
+    ("pair of others", "- name: HOME\n  value: production1\n- name: token_file\n  value: production1\n"),
+    ("block of prose", "password: |\n  Ask Ana for the password.\nuser: me"),
+    ("empty before another", "TOKEN=\nOTHER=abc123def\nPASSWORD:\nuser: abc123def\n"),
     ("shell test", "[ -z \"$TOKEN\" ] && echo \"no token: set one\""),
 ];

@@ -1,7 +1,8 @@
 //! The anchor file: heads of the audit chain, kept outside of the database.
 //!
-//! One JSON object per line, only ever appended: `{"at":"…","row":12,"head":"…"}`. Somebody who can write the database can cut
-//! the audit and its counter; with the file in a place that they cannot write, the cut shows at the next start.
+//! One JSON object per line, only ever appended: `{"at":"…","row":12,"head":"…"}`. An attacker who can write the
+//! database can truncate the audit and its counter; if the file is in a place that they cannot write, the next start
+//! reveals the cut.
 
 use std::fs::{File, OpenOptions};
 use std::io::{self, BufRead, BufReader, Read, Seek, SeekFrom, Write};
@@ -17,9 +18,9 @@ use super::head::AuditHead;
 use crate::StoreError;
 use intercom_types::{Time, hex};
 
-/// A line is 130 bytes; the newest is looked for in the end of this length.
+/// The size of the tail that is searched for the newest head; a line has 130 bytes.
 const TAIL: u64 = 64 * 1024;
-/// A longer line is not one of ours; it is passed over in pieces of this size.
+/// The maximum length of a line; longer lines are not ours and are skipped in pieces of this size.
 const MAX_LINE: u64 = 4096;
 /// The pause after a failed write.
 const RETRY: Duration = Duration::from_secs(2);
@@ -35,7 +36,7 @@ struct AnchorLine {
 #[derive(Debug, PartialEq, Eq)]
 pub(crate) enum AnchoredHead {
     NotConfigured,
-    /// The file has none, or is not there.
+    /// The file has none, or does not exist.
     None,
     Newest(AuditHead),
 }
@@ -52,8 +53,9 @@ impl AnchoredHead {
 
 /// A file with the heads of the chain, and the thread that appends to it.
 ///
-/// The thread and not the writer waits for the disk. It appends the newest head that it has not written; heads in between are
-/// covered by it. A daemon that is killed in between leaves a file that is a few rows behind, which is no contradiction.
+/// The thread and not the writer waits for the disk. It appends the newest head that it has not written yet, which
+/// covers the heads in between. If the daemon is killed in between, the file is a few rows behind, which is no
+/// contradiction.
 #[derive(Debug)]
 pub(crate) struct AuditAnchor {
     file: PathBuf,
@@ -63,7 +65,7 @@ pub(crate) struct AuditAnchor {
 
 #[derive(Debug, Default)]
 struct AnchorShared {
-    /// Guards the two heads for the few lines that put or take one.
+    /// Guards the two heads; locked only to set or read one.
     state: Mutex<AnchorState>,
     bell: Condvar,
 }
@@ -78,7 +80,7 @@ struct AnchorState {
 
 impl AnchorShared {
     fn state(&self) -> MutexGuard<'_, AnchorState> {
-        // No code panics while it holds the lock; if it did, the heads would still be whole.
+        // No code panics while it holds the lock; even then, the heads would be consistent.
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
@@ -86,15 +88,15 @@ impl AnchorShared {
 impl AuditAnchor {
     pub(crate) fn start(file: &Path) -> Self {
         let shared = Arc::new(AnchorShared::default());
-        let (theirs, path) = (Arc::clone(&shared), file.to_owned());
+        let (thread_shared, path) = (Arc::clone(&shared), file.to_owned());
         let thread = std::thread::Builder::new()
             .name("audit-anchor".to_owned())
-            .spawn(move || run(&path, &theirs))
+            .spawn(move || run(&path, &thread_shared))
             .expect("the system can start one thread");
         Self { file: file.to_owned(), shared, thread: Some(thread) }
     }
 
-    /// Called after each commit that has moved the head.
+    /// Records the head after each commit that has moved it.
     pub(crate) fn committed(&self, head: AuditHead) {
         self.shared.state().waiting = Some(head);
         self.shared.bell.notify_one();
@@ -104,19 +106,19 @@ impl AuditAnchor {
         &self.file
     }
 
-    /// The head that this process has written last.
+    /// Returns the head that this process has written last.
     pub(super) fn written(&self) -> Option<AuditHead> {
         self.shared.state().written.clone()
     }
 
-    /// The reason why the newest head is not in the file.
+    /// Returns the reason why the newest head is not in the file.
     pub(crate) fn failure(&self) -> Option<String> {
         self.shared.state().failure.clone()
     }
 }
 
 impl Drop for AuditAnchor {
-    /// The last head is written first, if that works at once.
+    /// Writes the last head, if that succeeds immediately.
     fn drop(&mut self) {
         self.shared.state().closed = true;
         self.shared.bell.notify_one();
@@ -162,7 +164,7 @@ fn run(file: &Path, shared: &AnchorShared) {
     }
 }
 
-/// Opened for each line: a file that was moved away is made anew where it is expected.
+/// Appends a head. The file is opened for each line, so that a file that was moved away is created again.
 fn append(file: &Path, head: &AuditHead, now: Time) -> io::Result<()> {
     let mut options = OpenOptions::new();
     let mut open = options.read(true).append(true).create(true).mode(0o600).open(file)?;
@@ -170,7 +172,7 @@ fn append(file: &Path, head: &AuditHead, now: Time) -> io::Result<()> {
     let mut text = serde_json::to_string(&line).expect("it has string keys only");
     text.push('\n');
     if !ends_a_line(&mut open)? {
-        text.insert(0, '\n'); // what a full disk has torn stays a line of its own
+        text.insert(0, '\n'); // a line that a full disk has torn stays separate
     }
     open.write_all(text.as_bytes())?;
     open.sync_data()
@@ -186,7 +188,7 @@ fn ends_a_line(file: &mut File) -> io::Result<bool> {
     Ok(last == *b"\n")
 }
 
-/// The newest head in the file; `None` if it has none, also if there is no file.
+/// Returns the newest head in the file; `None` if it has none or does not exist.
 fn newest(file: &Path) -> io::Result<Option<AuditHead>> {
     let mut file = match File::open(file) {
         Ok(file) => file,
@@ -200,7 +202,7 @@ fn newest(file: &Path) -> io::Result<Option<AuditHead>> {
     Ok(newest)
 }
 
-/// Every head in the file, oldest first, one at a time: the file may be long.
+/// Visits every head in the file, oldest first. They are not collected because the file may be long.
 pub(super) fn each_head(file: &Path, look: impl FnMut(AuditHead)) -> io::Result<()> {
     each(File::open(file)?, look)
 }
@@ -219,7 +221,7 @@ fn each(from: impl Read, mut look: impl FnMut(AuditHead)) -> io::Result<()> {
     }
 }
 
-/// A torn or foreign line is none.
+/// Parses a line; `None` for a torn or foreign one.
 fn parse(line: &[u8]) -> Option<AuditHead> {
     let AnchorLine { row, head, .. } = serde_json::from_slice(line).ok()?;
     let hash = head.as_bytes().chunks(2).map(|pair| {

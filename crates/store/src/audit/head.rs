@@ -1,8 +1,8 @@
 //! The head of the audit chain, and the check that nothing behind it was removed.
 //!
-//! The newest row's number and hash are known in up to four places: in the row itself, in the table `audit_head`, in the memory
-//! of the running daemon, and in the anchor file. Every transaction begins by comparing them, before anything is appended:
-//! a row that is appended to a chain with a cut end would otherwise continue it, and nobody would see the cut any more.
+//! The newest row's number and hash are recorded in up to four places: in the row itself, in the table `audit_head`, in
+//! the memory of the running daemon, and in the anchor file. Every transaction begins by comparing them, before
+//! anything is appended: an appended row would continue a truncated chain and hide the cut.
 
 use rusqlite::{Connection, OptionalExtension, params};
 use serde_json::json;
@@ -23,7 +23,7 @@ const BY: &str = "intercom";
 /// The mark in a backup, beside the counters: the time when it was made.
 const COPIED_AT: &str = "copied_at";
 
-/// Number and hash of one row: the newest, where nothing else is said.
+/// The number and hash of one row: the newest, unless stated otherwise.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct AuditHead {
     pub n: i64,
@@ -37,7 +37,7 @@ impl AuditHead {
     }
 }
 
-/// The counter of the database. `None` if somebody has removed it.
+/// Returns the counter of the database. `None` if it was removed.
 pub(super) fn counter(connection: &Connection) -> Result<Option<AuditHead>, StoreError> {
     let mut select = connection.prepare_cached("SELECT n, hash FROM audit_head")?;
     Ok(select.query_row([], |row| Ok(AuditHead { n: row.get(0)?, hash: row.get(1)? })).optional()?)
@@ -67,7 +67,7 @@ pub(crate) fn mark_copy(copy: &Connection, now: Time) -> rusqlite::Result<()> {
     copy.execute("INSERT OR REPLACE INTO meta VALUES (?1, ?2)", params![COPIED_AT, now.millis()]).map(drop)
 }
 
-/// A contradiction between the chain and a head that was known before.
+/// A contradiction between the chain and an earlier head.
 #[derive(Debug, PartialEq, Eq)]
 pub(super) struct ChainBreak {
     /// The first and the last missing row.
@@ -75,18 +75,18 @@ pub(super) struct ChainBreak {
     /// The witness whose head is not in the chain.
     known_from: &'static str,
     pub(super) message: String,
-    /// The new rows follow this head.
+    /// The head that new rows follow.
     resume_after: AuditHead,
 }
 
 /// The check at the beginning of each transaction.
 #[derive(Debug, Default)]
 pub(crate) struct HeadCheck {
-    /// A head that the chain must contain: the anchor's at the start, then the one committed last.
+    /// A head that the chain must contain: at the start the anchor's, later the one committed last.
     expected: Option<(AuditHead, &'static str)>,
     /// An anchor file is configured, and it was empty.
     anchor_is_new: bool,
-    /// The first check was committed. Marks of a restore are not looked for again.
+    /// The first check was committed; later checks skip the marks of a restore.
     started: bool,
 }
 
@@ -100,7 +100,7 @@ impl HeadCheck {
         Self { expected, anchor_is_new, started: false }
     }
 
-    /// Appends a row about each break, in this transaction.
+    /// Checks the chain and appends a row about each break, in this transaction.
     pub(crate) fn run(&self, connection: &Connection, now: Time) -> Result<(), StoreError> {
         let (counter, last) = (counter(connection)?, last_row(connection)?);
         let is_expected = self.expected.as_ref().is_some_and(|(head, _)| *head == last);
@@ -112,7 +112,7 @@ impl HeadCheck {
         if let Some(found) = &found {
             continue_after(connection, counter.as_ref(), &found.resume_after)?;
         }
-        // A whole copy is behind the anchor, and nothing in it contradicts it.
+        // A complete copy is behind the anchor without contradicting it.
         let is_restore = |found: &ChainBreak| found.missing.is_some() && counter.as_ref() == Some(&last);
         match (copied_at, found) {
             (Some(at), None) => record(connection, now, RESTORED, &restore(at, None))?,
@@ -120,7 +120,7 @@ impl HeadCheck {
                 record(connection, now, RESTORED, &restore(at, found.missing))?;
             }
             (_, Some(found)) => {
-                tracing::error!("the audit: {}; `intercom audit --verify` shows it", found.message);
+                tracing::error!("audit {}; `intercom audit --verify` has details", found.message);
                 record(connection, now, BROKEN, &found.json(&last))?;
             }
             (None, None) => {}
@@ -131,7 +131,7 @@ impl HeadCheck {
         Ok(())
     }
 
-    /// Remembers the head that a transaction has committed.
+    /// Records the head that a transaction has committed.
     pub(crate) fn committed(&mut self, head: AuditHead) {
         self.expected = Some((head, "running daemon"));
         self.started = true;
@@ -152,7 +152,7 @@ impl HeadCheck {
         };
         let expected = self.expected.as_ref().map(|(head, from)| (head, *from));
         let witnesses = [Some((counter, "counter")), expected].into_iter().flatten();
-        // The witness that knows most rows counts: its number is never used again.
+        // The witness with the most rows decides: its number is never used again.
         let mut worst: Option<ChainBreak> = None;
         for (head, known_from) in witnesses {
             if let Some(found) = contradiction(connection, head, known_from, last)?
@@ -182,7 +182,7 @@ impl HeadCheck {
     }
 }
 
-/// The break, if this head is not in the chain.
+/// Returns the break, if this head is not in the chain.
 fn contradiction(
     connection: &Connection,
     head: &AuditHead,
@@ -232,7 +232,7 @@ fn restore(copied_at: Time, missing: Option<(i64, i64)>) -> serde_json::Value {
     })
 }
 
-/// The numbers of missing rows are not used again, so that the gap stays.
+/// Sets the counter to this head. The numbers of missing rows are not used again, so that the gap stays visible.
 fn continue_after(
     connection: &Connection,
     counter: Option<&AuditHead>,

@@ -1,4 +1,4 @@
-//! The short look at the chain: its recorded breaks and its end. `verify` looks at every row.
+//! The quick check of the chain: its recorded breaks and its end. `verify` checks every row.
 
 use std::path::Path;
 
@@ -8,13 +8,13 @@ use super::anchor::AnchoredHead;
 use super::head::{AuditHead, BROKEN, HeadCheck};
 use crate::{Store, StoreError};
 
-/// More recorded breaks than this are in `audit --verify`.
+/// The maximum number of reported breaks; `audit --verify` shows all.
 const MAX_BREAKS: i64 = 10;
 /// The first schema with a counter beside the audit.
 const FIRST_SCHEMA: i64 = 9;
 
 impl Store {
-    /// The breaks of the audit chain that were recorded, newest first, and a failure of its anchor file.
+    /// Returns the recorded breaks of the audit chain, newest first, and a failure of its anchor file.
     pub async fn audit_warnings(&self) -> Result<Vec<String>, StoreError> {
         let mut warnings = self.read(recorded).await?;
         if let Some(anchor) = &self.anchor
@@ -27,10 +27,11 @@ impl Store {
     }
 }
 
-/// The breaks of a database that nobody has opened, or another process: those that were recorded, and one at its end that the
-/// next daemon will record. Changes nothing.
+/// Returns the breaks of a database that is closed or in use by another process: the recorded ones, and one at its end
+/// that the next daemon will record. Changes nothing.
 pub fn inspect_audit(database: &Path, anchor: Option<&Path>) -> Result<Vec<String>, StoreError> {
-    // Before the database: its heads are written after the commit, so that each must be in what is read then.
+    // Read before the database: heads are written after the commit, so each of them must be in the rows that are read
+    // then.
     let anchored = AnchoredHead::read(anchor)?;
     let connection = open(database)?;
     let snapshot = connection.unchecked_transaction()?;
@@ -50,7 +51,7 @@ fn open(database: &Path) -> rusqlite::Result<Connection> {
     if Path::new(&log).exists() {
         return Connection::open_with_flags(database, flags);
     }
-    // Nobody uses it: it is read as it is, without the side files that SQLite would leave behind.
+    // The database is not in use: it is opened immutable, without the side files that SQLite would leave behind.
     let escaped = database.to_string_lossy().replace('%', "%25").replace('?', "%3f").replace('#', "%23");
     Connection::open_with_flags(format!("file:{escaped}?immutable=1"), flags | OpenFlags::SQLITE_OPEN_URI)
 }
@@ -68,7 +69,7 @@ fn recorded(connection: &Connection) -> Result<Vec<String>, StoreError> {
 }
 
 impl HeadCheck {
-    /// The break that the next transaction would record.
+    /// Returns the break that the next transaction would record.
     fn preview(&self, connection: &Connection) -> Result<Option<String>, StoreError> {
         let (counter, last): (Option<AuditHead>, AuditHead) =
             (super::head::counter(connection)?, super::head::last_row(connection)?);

@@ -18,11 +18,11 @@ const MAX_PROBLEMS: usize = 100;
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct AuditVerification {
     pub rows: u64,
-    /// The hash of the last row: kept elsewhere, it shows later that nothing before it was rewritten.
+    /// The hash of the last row: stored elsewhere, it shows later that nothing before it was rewritten.
     pub head: String,
-    /// Which row, and what is wrong with it.
+    /// The number of the row, and the problem.
     pub problems: Vec<(u64, String)>,
-    /// Which row, and a restore that explains missing rows.
+    /// The number of the row, and a restore that explains missing rows.
     pub notes: Vec<(u64, String)>,
     /// Lines of the anchor file that were compared.
     pub anchors: u64,
@@ -40,7 +40,7 @@ impl AuditVerification {
     }
 }
 
-/// The part of a row about a break or a restore that is read again.
+/// The part of a row about a break or a restore that verification needs.
 #[derive(Debug, Default, Deserialize)]
 struct BreakAccount {
     message: Option<String>,
@@ -63,31 +63,30 @@ struct ChainScan {
     gaps: Vec<(i64, i64)>,
 }
 
-/// `known` is the head that the running daemon has committed.
+/// `known` is the head that the running daemon has committed. The connection must be in a transaction, so that the rows and the
+/// counter are of one state.
 pub(super) fn verify(
     connection: &Connection,
     known: Option<&AuditHead>,
     anchor: Option<&AuditAnchor>,
 ) -> Result<AuditVerification, StoreError> {
-    // One snapshot for the rows and for the counter.
-    let snapshot = connection.unchecked_transaction()?;
-    let mut select =
-        snapshot.prepare("SELECT n, at, action, by, session, data, previous, hash FROM audit ORDER BY n")?;
+    let mut select = connection
+        .prepare("SELECT n, at, action, by, session, data, previous, hash FROM audit ORDER BY n")?;
     let mut rows = select.query([])?;
     let (found, before) = (AuditVerification::default(), BEGINNING.to_vec());
     let mut scan = ChainScan { found, expected: 1, before, gaps: Vec::new() };
     while let Some(row) = rows.next()? {
         scan.row(row)?;
     }
-    match counter(&snapshot)? {
+    match counter(connection)? {
         Some(head) => scan.counter(&head),
         None => scan.found.problem(scan.expected - 1, "the counter of the audit was removed"),
     }
     if let Some(known) = known {
-        scan.witness(&snapshot, known, "the running daemon")?;
+        scan.witness(connection, known, "the running daemon")?;
     }
     if let Some(anchor) = anchor {
-        scan.anchor(&snapshot, anchor)?;
+        scan.anchor(connection, anchor)?;
     }
     let ChainScan { mut found, before, .. } = scan;
     found.head = hex(&before);
@@ -99,7 +98,7 @@ impl ChainScan {
         let n: i64 = row.get(0)?;
         let (action, by, data): (String, String, String) = (row.get(2)?, row.get(3)?, row.get(5)?);
         let (session, previous): (Option<String>, Vec<u8>) = (row.get(4)?, row.get(6)?);
-        let kept: Vec<u8> = row.get(7)?;
+        let stored: Vec<u8> = row.get(7)?;
         let link = ChainLink {
             n,
             at: row.get(1)?,
@@ -109,7 +108,7 @@ impl ChainScan {
             data: &data,
             previous: &previous,
         };
-        let is_altered = hash(&link)[..] != kept[..];
+        let is_altered = hash(&link)[..] != stored[..];
         let account = self.account(n, &action, &data);
         if n > self.expected {
             let gap = (self.expected, n - 1);
@@ -125,11 +124,11 @@ impl ChainScan {
             self.found.problem(n, format!("altered: {action} by {by}"));
         }
         self.found.rows += 1;
-        (self.expected, self.before) = (n + 1, kept);
+        (self.expected, self.before) = (n + 1, stored);
         Ok(())
     }
 
-    /// A break that was recorded is named for ever: no later row mends it.
+    /// Reports a recorded break, always: no later row repairs it.
     fn account(&mut self, n: i64, action: &str, data: &str) -> Option<MissingRows> {
         if ![BROKEN, RESTORED].contains(&action) {
             return None;

@@ -1,4 +1,4 @@
-//! Payloads of events about an agent's process and what it says about itself.
+//! Payloads of events about an agent's process and its reports about itself.
 
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
@@ -18,13 +18,13 @@ pub struct AgentReady {
     /// The agent's own description of itself; our own protocol has none.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub agent: Option<Json>,
-    /// A hash of the command line, if what the agent says of itself holds for every new session of its profile.
+    /// A hash of the command line, if the agent's description of itself holds for every new session of its profile.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub command_fingerprint: Option<String>,
 }
 
 impl AgentReady {
-    /// The mode that the agent was put into because its profile says so.
+    /// Returns the mode that the agent's profile has set.
     pub fn profile_mode(&self) -> Option<String> {
         #[derive(Deserialize)]
         struct ReadyAgentFields {
@@ -51,7 +51,7 @@ pub struct AgentExited {
     pub killed: u32,
     pub stderr_tail: String,
     pub generation: u32,
-    /// The exit in a sentence, unless somebody asked for it.
+    /// The exit in a sentence, unless it was requested.
     #[serde(default)]
     pub why: Option<String>,
 }
@@ -71,7 +71,7 @@ pub struct AgentRestarting {
     pub generation: u32,
 }
 
-/// A message of the agent's, byte for byte as it came.
+/// A message of the agent, byte for byte.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(transparent)]
 pub struct RawMessage(pub Json);
@@ -79,7 +79,7 @@ pub struct RawMessage(pub Json);
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub struct UnknownMessage {
     pub message: Json,
-    /// The reason why nobody can answer a request that would be known otherwise.
+    /// The reason why a request of a known method cannot be answered.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub why: Option<String>,
 }
@@ -89,7 +89,7 @@ pub struct UnknownMessage {
 #[serde(transparent)]
 pub struct LineRejected(pub LineRejection);
 
-/// A change that an operator asks of the agent: exactly one of `mode`, `model` and `option` is there.
+/// A change that an operator requests from the agent: exactly one of `mode`, `model` and `option` is present.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub struct AgentSetting {
     #[serde(default, skip_serializing_if = "Option::is_none")]

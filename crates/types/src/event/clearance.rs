@@ -6,7 +6,7 @@ use serde::{Deserialize, Serialize};
 use crate::time::rfc3339;
 use crate::{Choice, ClearanceId, ClearanceStatus, Json, RequestId, Risk, Ruling, Time, Verdict};
 
-/// The agent's request as it came.
+/// The agent's request, unchanged.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub struct AgentRequest {
     pub id: RequestId,
@@ -16,7 +16,7 @@ pub struct AgentRequest {
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub struct ClearanceRequested {
     pub clearance: ClearanceId,
-    /// What would run or change, on one line.
+    /// The command or change, on one line.
     #[serde(default)]
     pub action: Option<String>,
     pub title: String,
@@ -45,7 +45,7 @@ pub struct ClearanceRequested {
     #[serde(default)]
     pub options: Vec<Choice>,
     pub request: AgentRequest,
-    /// The life of the process that asked. Earlier releases did not record it.
+    /// The generation of the process that asked. Earlier releases did not record it.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub generation: Option<u32>,
 }
@@ -103,7 +103,7 @@ pub struct ClearanceUndelivered {
 
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub struct ClearanceOutcome {
-    /// `null` if the agent speaks of a request that is not known any more.
+    /// `null` if the agent refers to a request that is no longer known.
     pub clearance: Option<ClearanceId>,
     pub outcome: String,
     pub params: Json,
@@ -122,7 +122,7 @@ pub struct ClearanceClosed {
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub decision: Option<Verdict>,
     pub reason: String,
-    /// The agent's own option that this answer comes to. Earlier releases did not record it.
+    /// The agent's own option that this answer selects. Earlier releases did not record it.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub option: Option<String>,
 }

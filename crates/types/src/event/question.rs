@@ -12,7 +12,7 @@ pub struct QuestionAsked {
     pub text: String,
     pub r#type: Option<String>,
     pub request: AgentRequest,
-    /// The life of the process that asked. Earlier releases did not record it.
+    /// The generation of the process that asked. Earlier releases did not record it.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub generation: Option<u32>,
 }

@@ -19,7 +19,7 @@ pub struct SessionCreated {
     /// The first prompt starts its process.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub deferred: bool,
-    /// Left out for `full`.
+    /// Omitted for `full`.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub preset: Option<Preset>,
     #[serde(default, skip_serializing_if = "Option::is_none")]
@@ -48,7 +48,7 @@ pub struct SessionKept {
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub struct SessionAdopted {
     pub generation: u32,
-    /// `null` if its shim has not said so yet.
+    /// `null` if its shim has not reported it yet.
     pub pid: Option<i32>,
     /// The knowledge that the database lacks.
     pub why: String,
@@ -69,10 +69,10 @@ pub struct SessionStopping {
     #[serde(rename = "how")]
     pub mode: StopMode,
     pub by: String,
-    /// It will be started again.
+    /// The process will be restarted.
     #[serde(default, rename = "again", skip_serializing_if = "std::ops::Not::not")]
     pub to_restart: bool,
-    /// The reason, if nobody asked for it.
+    /// The reason, unless the end was requested.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub why: Option<String>,
 }
@@ -87,7 +87,7 @@ pub struct SessionResumed {
 pub struct SessionEnded {
     /// Short, for programs: `stream closed`, `stopped by NAME`.
     pub reason: String,
-    /// The exit in a sentence, unless somebody asked for it.
+    /// The exit in a sentence, unless it was requested.
     #[serde(default)]
     pub why: Option<String>,
 }

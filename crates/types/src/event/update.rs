@@ -1,4 +1,4 @@
-//! The content of an `update` event: an agent says something, uses a tool, or tells about itself.
+//! The content of an `update` event: the agent sends text, uses a tool, or reports about itself.
 
 use serde::de::{DeserializeOwned, IgnoredAny};
 use serde::{Deserialize, Deserializer};
@@ -45,7 +45,7 @@ pub enum AgentUpdate {
         status: Option<String>,
         begins: bool,
     },
-    /// A tool in the words of our own protocol.
+    /// A tool call of our own protocol.
     Tool {
         tool: Option<String>,
         title: String,
@@ -67,7 +67,7 @@ pub enum AgentUpdate {
 }
 
 impl RawMessage {
-    /// Reads the content of an `update`; none if it has neither an update nor a title.
+    /// Parses the content of an `update`; `None` if it has neither an update nor a title.
     pub fn update(&self) -> Option<AgentUpdate> {
         let params: UpdateParams = serde_json::from_str(self.0.as_str()).ok()?;
         if let Some(update) = params.update {
@@ -77,7 +77,7 @@ impl RawMessage {
         Some(AgentUpdate::Tool { title, tool: params.tool, status: params.status })
     }
 
-    /// The steps of a heartbeat's progress; none if they are not as the protocol has them.
+    /// Returns the steps of a heartbeat's progress; empty if they do not follow the protocol.
     pub fn progress(&self) -> Vec<PlanStep> {
         serde_json::from_str::<UpdateParams>(self.0.as_str())
             .ok()
@@ -85,14 +85,14 @@ impl RawMessage {
             .unwrap_or_default()
     }
 
-    /// The text of a status.
+    /// Returns the text of a status.
     pub fn status_text(&self) -> Option<String> {
         serde_json::from_str::<UpdateParams>(self.0.as_str()).ok()?.message
     }
 }
 
-/// The parameters of a status, a heartbeat or an update, as far as people are shown them. A field of another type than it should be
-/// counts as absent: one odd field must not hide the others.
+/// The parameters of a status, a heartbeat or an update, as far as they are displayed. A field of the wrong type counts
+/// as absent: one invalid field must not hide the others.
 #[derive(Deserialize)]
 struct UpdateParams {
     #[serde(default, deserialize_with = "lenient")]

@@ -16,7 +16,7 @@ pub(super) fn summary(event: &Event) -> Option<Summary> {
             let (id, status) = (clearance(decided.clearance), decided.status.as_str());
             let option =
                 decided.option.as_deref().map(|option| word_suffix(", option ", option)).unwrap_or_default();
-            // The agent's words come last: nothing in them can pass for our reason.
+            // The agent's text comes last, so that nothing in it can be mistaken for our reason.
             let why = decided.reason.as_deref().map(in_brackets).unwrap_or_default();
             let about = about(decided.action.as_deref(), &decided.title);
             let tone = match decided.status {
@@ -78,12 +78,12 @@ fn in_brackets(reason: &str) -> String {
     if reason.is_empty() { String::new() } else { format!("{})", clean_suffix(" (", reason)) }
 }
 
-/// ` by ana`, ` by tests`, or the grant of somebody who allowed it always.
+/// Names the decider: ` by ana`, ` by tests`, or the grant.
 fn decider(name: &str) -> String {
     if name.starts_with("grt_") { format!(" by grant {}", short(name)) } else { by(name) }
 }
 
-/// `: cargo test “Check it”`, or nothing where a daemon of old did not log it.
+/// Returns `: cargo test “Check it”`, or nothing if an older daemon did not log it.
 fn about(action: Option<&str>, title: &str) -> String {
     if title.is_empty() { String::new() } else { format!(": {}", action::line(action, title)) }
 }

@@ -20,13 +20,12 @@ pub(super) fn summary(event: &Event, show_time: fn(Time) -> String) -> Option<Su
         }
         Event::StallRecovered(recovered) => Summary::new(Tone::Good, clean(&recovered.summary)),
         Event::StallReset(reset) => {
-            Summary::new(Tone::Quiet, format!("{} acts: the ladder begins anew", clean(&reset.by)))
+            Summary::new(Tone::Quiet, format!("{} acts: the ladder restarts", clean(&reset.by)))
         }
         Event::StallSnoozed(snoozed) => match snoozed.until {
-            Some(until) => Summary::new(
-                Tone::Quiet,
-                format!("left in peace until {}{}", show_time(until), by(&snoozed.by)),
-            ),
+            Some(until) => {
+                Summary::new(Tone::Quiet, format!("snoozed until {}{}", show_time(until), by(&snoozed.by)))
+            }
             None => Summary::new(Tone::Quiet, format!("watched again{}", by(&snoozed.by))),
         },
         Event::LadderChanged(changed) => {
@@ -49,7 +48,7 @@ pub(super) fn summary(event: &Event, show_time: fn(Time) -> String) -> Option<Su
             let at = format!("in {}.{} s", wait / 1000, wait % 1000 / 100);
             let attempt = format!("(attempt {} of {})", restarting.attempt, restarting.of);
             let why = exit_suffix(restarting.why.as_deref(), &restarting.reason);
-            Summary::new(Tone::Warning, format!("to be started again {at} {attempt}{why}"))
+            Summary::new(Tone::Warning, format!("restarts {at} {attempt}{why}"))
         }
         Event::SessionParked(parked) => {
             let why = exit_suffix(parked.why.as_deref(), &parked.reason);

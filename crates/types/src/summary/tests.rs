@@ -255,14 +255,14 @@ fn stalls_and_restarts() {
     nudge 1 (step 2 of 6): stuck 5m: no CPU
     nudge 1 did not help within 120 s
     recovered after nudge 1, 40s after, by output
-    ana acts: the ladder begins anew
-    left in peace until 2026-01-01 00:00:00 UTC by ana
+    ana acts: the ladder restarts
+    snoozed until 2026-01-01 00:00:00 UTC by ana
     watched again by ana
     ladder: off by ana
     still waiting for you: 1 clearance since 2026-01-01 00:00:00 UTC
     waits for its service: usage limit, until 2026-01-01 00:00:00 UTC
     the usage limit should be over
-    to be started again in 1.5 s (attempt 2 of 3): exited
+    restarts in 1.5 s (attempt 2 of 3): exited
     parked: it dies
         boom
         bang

@@ -7,7 +7,7 @@ use serde_json::value::RawValue;
 
 use super::{capable, count, flag, list, optional_fields, owned, pick, string};
 
-/// The capabilities of an agent. Kept with the session, so that they are known after a restart of ours.
+/// The capabilities of an agent, recorded with the session so that they are known after a restart of the daemon.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[expect(clippy::struct_excessive_bools, reason = "each stands for a capability of its own")]
 pub struct AgentCapabilities {
@@ -18,7 +18,7 @@ pub struct AgentCapabilities {
     pub image: bool,
     pub audio: bool,
     pub embedded_context: bool,
-    /// Takes words during a turn, by an extension.
+    /// The agent accepts text during a turn, by an extension.
     pub steer: bool,
 }
 
@@ -34,7 +34,7 @@ pub struct InitializeAnswer<'a> {
 }
 
 impl<'a> InitializeAnswer<'a> {
-    /// `None` if it is no object.
+    /// Parses the answer; `None` if it is not an object.
     pub fn read(result: &'a RawValue) -> Option<Self> {
         let [version, capabilities, info, auth, meta] =
             pick(result, ["protocolVersion", "agentCapabilities", "agentInfo", "authMethods", "_meta"])?;
@@ -86,9 +86,9 @@ pub struct AuthMethod {
     pub id: String,
     pub name: String,
     pub description: Option<String>,
-    /// The command to run in a terminal, where the agent names one.
+    /// The command to run in a terminal, if the agent names one.
     pub command: Option<String>,
-    /// The variables to set, where the agent says so.
+    /// The variables to set, if the agent names them.
     pub variables: Vec<String>,
 }
 
@@ -166,7 +166,7 @@ impl<'a> OptionSelection<'a> {
     }
 }
 
-/// A knob of the session's: a model, a mode, a level of effort.
+/// An option of the session: a model, a mode, a level of effort.
 #[derive(Debug, PartialEq, Eq)]
 pub struct ConfigOption<'a> {
     pub id: Cow<'a, str>,
@@ -178,7 +178,7 @@ pub struct ConfigOption<'a> {
     pub current: Option<&'a str>,
 }
 
-/// Also for what `session/set_config_option` answers and `config_option_update` brings.
+/// Parses config options, also those in the answer to `session/set_config_option` and in `config_option_update`.
 pub fn config_options(raw: Option<&RawValue>) -> Vec<ConfigOption<'_>> {
     let read = |raw| {
         let [id, category, sort, current] =
@@ -210,7 +210,7 @@ pub struct ReportedTokens {
 }
 
 impl<'a> SessionPromptAnswer<'a> {
-    /// `None` if it is no object.
+    /// Parses the answer; `None` if it is not an object.
     pub fn read(result: &'a RawValue) -> Option<Self> {
         let [stop_reason, usage, meta] = pick(result, ["stopReason", "usage", "_meta"])?;
         let tokens =
@@ -241,7 +241,7 @@ impl ReportedTokens {
 #[derive(Debug)]
 pub struct SessionListAnswer<'a> {
     pub sessions: Vec<ListedSession<'a>>,
-    /// Where the next page begins.
+    /// The cursor of the next page.
     pub next: Option<Cow<'a, str>>,
 }
 
@@ -254,7 +254,7 @@ pub struct ListedSession<'a> {
 }
 
 impl<'a> SessionListAnswer<'a> {
-    /// `None` if it is no object.
+    /// Parses the answer; `None` if it is not an object.
     pub fn read(result: &'a RawValue) -> Option<Self> {
         let [sessions, next] = pick(result, ["sessions", "nextCursor"])?;
         let listed = |raw| {

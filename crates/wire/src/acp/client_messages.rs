@@ -15,7 +15,7 @@ use intercom_types::{Json, RequestId};
 /// The key under which every message names its session.
 const SESSION: &str = "sessionId";
 
-/// An update of our own making.
+/// Encodes an update of our own.
 pub fn update(session: &str, update: &impl Serialize) -> String {
     #[derive(Serialize)]
     #[serde(rename_all = "camelCase")]
@@ -26,7 +26,7 @@ pub fn update(session: &str, update: &impl Serialize) -> String {
     notification(method::SESSION_UPDATE, &ClientUpdateParams { session_id: session, update })
 }
 
-/// A notification of the agent's, with these parameters.
+/// Encodes a forwarded notification of the agent, with these parameters.
 pub fn forwarded_notification(name: &str, params: &Json, session: &str) -> String {
     match RenamedParams::of(params, session) {
         Some(params) => notification(name, &params),
@@ -34,7 +34,7 @@ pub fn forwarded_notification(name: &str, params: &Json, session: &str) -> Strin
     }
 }
 
-/// A request of ours, or of the agent's that we pass on.
+/// Encodes a request of ours, or one of the agent that we forward.
 pub fn session_request(id: &RequestId, name: &str, params: &Json, session: &str) -> String {
     match RenamedParams::of(params, session) {
         Some(params) => request(id, name, &params),
@@ -42,14 +42,14 @@ pub fn session_request(id: &RequestId, name: &str, params: &Json, session: &str)
     }
 }
 
-/// The parameters of an agent, about a session of ours.
+/// The parameters of an agent's message, with the session replaced by ours.
 struct RenamedParams<'a> {
     fields: Vec<(String, &'a RawValue)>,
     session: &'a str,
 }
 
 impl<'a> RenamedParams<'a> {
-    /// `None` if they are no object.
+    /// Wraps parameters; `None` if they are not an object.
     fn of(params: &'a Json, session: &'a str) -> Option<Self> {
         let text = params.as_str();
         let mut from = serde_json::Deserializer::from_str(text);

@@ -1,7 +1,7 @@
-//! Errors of agents, in words that people can act on.
+//! Error answers of agents, explained for people.
 //!
-//! Agents wrap what their model's provider said in codes of their own, so the words have to be read. A limit or a
-//! missing login is reported only where it is clearly said.
+//! Agents wrap their model provider's error in codes of their own, so the text has to be examined. A limit or a missing
+//! log-in is reported only if the text is unambiguous.
 
 use std::borrow::Cow;
 use std::time::Duration;
@@ -14,7 +14,7 @@ use super::{optional_fields, string};
 use intercom_types::Time;
 use intercom_types::text::{cut, quoted};
 
-/// Columns of an agent's own words in a sentence of ours; the event has all of them.
+/// The maximum columns of an agent's text in a sentence of ours; the event has the complete text.
 const MAX_QUOTE: usize = 300;
 const AUTH_REQUIRED: i64 = -32000;
 const NOT_FOUND: i64 = -32002;
@@ -24,17 +24,17 @@ const CANCELLED: i64 = -32800;
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct ErrorAnswer {
     pub code: Option<i64>,
-    /// For people; never empty.
+    /// The message for people; never empty.
     pub message: String,
     pub trouble: ErrorCause,
 }
 
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum ErrorCause {
-    /// Somebody has to log in.
+    /// A log-in is missing or was refused.
     Auth,
     Limit(ProviderLimit),
-    /// The requested thing does not exist, such as a session to be loaded.
+    /// The requested object does not exist, such as a session to load.
     NotFound,
     Cancelled,
     Other,
@@ -49,7 +49,7 @@ pub struct ProviderLimit {
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum LimitKind {
-    /// Too fast: soon over.
+    /// Too many requests; ends soon.
     Rate,
     /// The paid quota is used up.
     Usage,
@@ -59,7 +59,7 @@ pub enum LimitKind {
 pub enum ProviderLimitReset {
     After(Duration),
     At(Time),
-    /// In words that only people understand: `3pm (Europe/Berlin)`.
+    /// Text that only people understand: `3pm (Europe/Berlin)`.
     InWords(String),
 }
 
@@ -113,7 +113,7 @@ const AUTH: &[&str] = &[
     "401 unauthorized",
 ];
 
-/// The words of an agent, or of its service, about a key or a token that is there.
+/// Phrases of agents and services about a refused key or token.
 const REFUSED: &[&str] = &[
     "invalid api key",
     "incorrect api key",
@@ -127,14 +127,14 @@ const REFUSED: &[&str] = &[
     "expired",
     "revoked",
 ];
-/// A service answers with 401 as well if there is no key.
+/// Phrases about a missing key: a service answers with 401 in that case, too.
 const MISSING: &[&str] = &["missing", "no api key", "not logged in", "not provided"];
 
-/// Enough together with the protocol's own code, which some use for any error.
+/// Sufficient together with the protocol's own code, which some agents use for any error.
 const AUTH_HINTS: &[&str] =
     &["authent", "authoriz", "log in", "login", "logged", "sign in", "api key", "api_key", "credential"];
 
-/// The advice about a log-in that is missing, or was refused.
+/// The advice about a missing or refused log-in.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct LogInAdvice {
     /// The cause, without the agent's own words.
@@ -147,26 +147,26 @@ impl ErrorAnswer {
     pub fn read(error: &RawValue) -> Self {
         let [code, message, data] = optional_fields(Some(error), ["code", "message", "data"]);
         let code = code.and_then(|raw| raw.get().parse().ok());
-        let said = string(message).unwrap_or(Cow::Borrowed(error.get()));
+        let raw_message = string(message).unwrap_or(Cow::Borrowed(error.get()));
         let data = data.and_then(|raw| serde_json::from_str::<Value>(raw.get()).ok()).unwrap_or_default();
-        let inner = embedded(&said);
-        let words = format!("{said} {data}").to_lowercase();
-        let trouble = match ProviderLimit::of(code, &said, &words, &[&data, &inner]) {
+        let inner = embedded(&raw_message);
+        let words = format!("{raw_message} {data}").to_lowercase();
+        let trouble = match ProviderLimit::of(code, &raw_message, &words, &[&data, &inner]) {
             Some(limit) => ErrorCause::Limit(limit),
-            None if needs_login(code, &said, &words) => ErrorCause::Auth,
+            None if needs_login(code, &raw_message, &words) => ErrorCause::Auth,
             None if code == Some(NOT_FOUND) => ErrorCause::NotFound,
             None if code == Some(CANCELLED) => ErrorCause::Cancelled,
             None => ErrorCause::Other,
         };
-        Self { code, message: readable_message(&said, &inner, &data), trouble }
+        Self { code, message: readable_message(&raw_message, &inner, &data), trouble }
     }
 
-    /// Returns the cause and the remedy as one paragraph. The agent's own words are in quotes: no command in
-    /// them looks like ours.
+    /// Returns the cause and the remedy as one paragraph. The agent's text is quoted, so that no command in it looks
+    /// like ours.
     pub fn advice(&self, agent: &str, log_in: &LogInAdvice) -> String {
-        let said = quoted(&cut(self.message.trim_end_matches('.'), MAX_QUOTE));
+        let raw_message = quoted(&cut(self.message.trim_end_matches('.'), MAX_QUOTE));
         match &self.trouble {
-            ErrorCause::Auth => format!("{}: {said}; {}.", log_in.reason, log_in.how),
+            ErrorCause::Auth => format!("{}: {raw_message}; {}.", log_in.reason, log_in.how),
             ErrorCause::Limit(limit) => {
                 let kind = match limit.kind {
                     LimitKind::Rate => "is asked to go slower",
@@ -182,24 +182,24 @@ impl ErrorAnswer {
                     }
                     None => String::new(),
                 };
-                format!("{agent} {kind}: {said}.{until}")
+                format!("{agent} {kind}: {raw_message}.{until}")
             }
-            _ => format!("{agent} failed: {said}."),
+            _ => format!("{agent} failed: {raw_message}."),
         }
     }
 
-    /// Tells whether a key or a log-in was there and was refused, by the agent's own words.
+    /// Reports whether the agent says that a key or a log-in was refused.
     pub fn is_refused(&self) -> bool {
         !self.is_missing() && (self.code == Some(401) || has(&self.message.to_lowercase(), REFUSED))
     }
 
-    /// Tells whether the agent says that it has no key and no log-in.
+    /// Reports whether the agent says that it has no key and no log-in.
     pub fn is_missing(&self) -> bool {
         has(&self.message.to_lowercase(), MISSING)
     }
 }
 
-/// The sentences that agents say to people, as if all were well, when somebody has to log in.
+/// The beginnings of messages with which agents, without an error, ask people to log in.
 const LOGIN_BEGINNINGS: &[&str] = &[
     "not logged in",
     "please run /login",
@@ -217,8 +217,7 @@ const LOGIN_BEGINNINGS: &[&str] = &[
 /// A longer message is an answer that happens to begin like one of them.
 const MAX_LOGIN_SENTENCE: usize = 300;
 
-/// Checks whether an agent says that somebody has to log in. Only known beginnings count: models
-/// speak about log-ins, too.
+/// Reports whether an agent asks for a log-in. Only known beginnings count: models write about logging in, too.
 pub fn wants_login(text: &str) -> bool {
     let words = text.trim().to_lowercase();
     words.len() <= MAX_LOGIN_SENTENCE && LOGIN_BEGINNINGS.iter().any(|known| words.starts_with(known))
@@ -254,13 +253,13 @@ impl AuthMethod {
     }
 }
 
-fn needs_login(code: Option<i64>, said: &str, words: &str) -> bool {
-    let hinted = said.trim().is_empty() || has(words, AUTH_HINTS);
+fn needs_login(code: Option<i64>, raw_message: &str, words: &str) -> bool {
+    let hinted = raw_message.trim().is_empty() || has(words, AUTH_HINTS);
     code == Some(401) || has(words, AUTH) || (code == Some(AUTH_REQUIRED) && hinted)
 }
 
 impl ProviderLimit {
-    fn of(code: Option<i64>, said: &str, words: &str, data: &[&Value]) -> Option<Self> {
+    fn of(code: Option<i64>, raw_message: &str, words: &str, data: &[&Value]) -> Option<Self> {
         let kind = if has(words, USAGE) {
             LimitKind::Usage
         } else if code == Some(429) || has(words, RATE) {
@@ -268,12 +267,13 @@ impl ProviderLimit {
         } else {
             return None;
         };
-        let resets = data.iter().find_map(|data| reset_in_data(data, 0)).or_else(|| reset_in_words(said));
+        let resets =
+            data.iter().find_map(|data| reset_in_data(data, 0)).or_else(|| reset_in_words(raw_message));
         Some(Self { kind, resets })
     }
 
-    /// In what an agent says to people. Codex ends such a turn as if nothing had happened, with nothing but a sentence
-    /// of its own; models speak about limits, too, so only the beginnings that are known count.
+    /// Detects a limit in an agent's message. Codex ends such a turn without an error, with only a sentence of its own.
+    /// Models write about limits, too, so only known beginnings count.
     pub fn from_agent_text(text: &str) -> Option<Self> {
         const BEGINNINGS: &[&str] = &[
             "exceeded retry limit, last status: 429",
@@ -293,17 +293,17 @@ fn has(words: &str, phrases: &[&str]) -> bool {
 }
 
 /// Gemini's message is the provider's error as JSON text.
-fn embedded(said: &str) -> Value {
-    let start = said.find('{').and_then(|start| said.get(start..));
+fn embedded(raw_message: &str) -> Value {
+    let start = raw_message.find('{').and_then(|start| raw_message.get(start..));
     serde_json::from_str(start.unwrap_or_default()).unwrap_or_default()
 }
 
-/// The message for people, without the provider's JSON around it.
-fn readable_message(said: &str, inner: &Value, data: &Value) -> String {
+/// Extracts the message for people from the provider's JSON.
+fn readable_message(raw_message: &str, inner: &Value, data: &Value) -> String {
     let message = |value: &Value| value.get("message").and_then(Value::as_str).map(str::to_owned);
     let inner = inner.get("error").and_then(message).or_else(|| message(inner));
-    let text = inner.unwrap_or_else(|| said.trim().to_owned());
-    // Many say "Internal error" and put the reason into the data.
+    let text = inner.unwrap_or_else(|| raw_message.trim().to_owned());
+    // Many agents answer "Internal error" and put the reason into the data.
     let details = data.get("details").and_then(Value::as_str).or(data.as_str());
     match details.map(str::trim).filter(|details| !details.is_empty() && !text.contains(details)) {
         Some(details) if text.is_empty() => details.to_owned(),
@@ -313,7 +313,7 @@ fn readable_message(said: &str, inner: &Value, data: &Value) -> String {
     }
 }
 
-/// Where the data of an error says it in a field.
+/// Finds the end of a limit in a field of the error's data.
 fn reset_in_data(value: &Value, depth: usize) -> Option<ProviderLimitReset> {
     if depth > 8 {
         return None;
@@ -333,7 +333,7 @@ fn reset_in_data(value: &Value, depth: usize) -> Option<ProviderLimitReset> {
     }
 }
 
-/// RFC 3339, or seconds or milliseconds since 1970.
+/// Parses RFC 3339, or seconds or milliseconds since 1970.
 fn moment(value: &Value) -> Option<ProviderLimitReset> {
     let millis = match value {
         Value::String(text) => return Time::parse(text).map(ProviderLimitReset::At),
@@ -342,7 +342,7 @@ fn moment(value: &Value) -> Option<ProviderLimitReset> {
     epoch(millis).map(ProviderLimitReset::At)
 }
 
-/// Only times of this century: anything else counts something else.
+/// Parses a Unix time of this century: other numbers have another meaning.
 fn epoch(number: i64) -> Option<Time> {
     const SECONDS: std::ops::Range<i64> = 1_500_000_000..4_000_000_000;
     if SECONDS.contains(&number) {
@@ -362,20 +362,20 @@ fn wait(value: &Value, millis: f64) -> Option<ProviderLimitReset> {
     Duration::try_from_secs_f64(seconds).ok().map(ProviderLimitReset::After)
 }
 
-/// Where the words say it: `try again in 6m0s`, `resets 3pm`.
-fn reset_in_words(said: &str) -> Option<ProviderLimitReset> {
+/// Finds the end of a limit in text: `try again in 6m0s`, `resets 3pm`.
+fn reset_in_words(raw_message: &str) -> Option<ProviderLimitReset> {
     const IN: &[&str] =
         &["try again in ", "retry in ", "reset after ", "resets in ", "retry after ", "retry-after: "];
     const AT: &[&str] = &["resets at ", "reset at ", "try again at ", "resets "];
-    if let Some((_, number)) = said.rsplit_once('|')
+    if let Some((_, number)) = raw_message.rsplit_once('|')
         && let Some(time) = number.trim().parse().ok().and_then(epoch)
     {
         return Some(ProviderLimitReset::At(time));
     }
-    let lower = said.to_ascii_lowercase();
+    let lower = raw_message.to_ascii_lowercase();
     let after = |phrases: &[&str]| {
         let found = phrases.iter().find_map(|phrase| lower.find(phrase).map(|at| at + phrase.len()));
-        found.and_then(|at| said.get(at..))
+        found.and_then(|at| raw_message.get(at..))
     };
     if let Some(wait) = after(IN).and_then(duration) {
         return Some(ProviderLimitReset::After(wait));
@@ -392,7 +392,7 @@ fn reset_in_words(said: &str) -> Option<ProviderLimitReset> {
     fits.then(|| ProviderLimitReset::InWords(words.to_owned()))
 }
 
-/// The duration that a text begins with: `34.07s`, `6m0s`, `2 hours 5 minutes`, `30` (seconds).
+/// Parses the duration at the beginning of a text: `34.07s`, `6m0s`, `2 hours 5 minutes`, `30` (seconds).
 fn duration(text: &str) -> Option<Duration> {
     const LONGEST: f64 = 366.0 * 86_400.0;
     let mut rest = text.trim_start();
@@ -408,7 +408,7 @@ fn duration(text: &str) -> Option<Duration> {
             "m" | "min" | "mins" | "minute" | "minutes" => 60.0,
             "h" | "hr" | "hrs" | "hour" | "hours" => 3_600.0,
             "d" | "day" | "days" => 86_400.0,
-            // A bare number counts seconds, as in the header.
+            // A number without a unit counts seconds, as in the `Retry-After` header.
             "" if parts == 0 => 1.0,
             _ => break,
         };

@@ -11,13 +11,13 @@ use serde_json::value::RawValue;
 use super::string;
 use super::tool::{is_empty, quote_words, quoted, words};
 
-/// Objects within objects, at most. Below that nothing is found; real inputs have two or three levels.
+/// The maximum nesting of objects; deeper facts are ignored. Real inputs have two or three levels.
 const MAX_DEPTH: usize = 16;
-/// Facts of one kind, at most. A further one is replaced by [`TOO_MANY`].
+/// The maximum number of facts of one kind. A further one is replaced by [`TOO_MANY`].
 const MAX_FACTS: usize = 500;
-/// Bytes of an unknown string that may be a path.
+/// The maximum length of an unknown string that may be a path.
 const MAX_PATH: usize = 4096;
-/// Stands for the facts beyond the limit. Policy cannot resolve it as a path nor read it as words, so that no rule
+/// The replacement of facts beyond the limit. Policy cannot resolve it as a path nor read it as words, so that no rule
 /// allows the request.
 const TOO_MANY: &str = "~ (more than can be read)";
 
@@ -33,7 +33,7 @@ const COMMANDS: &[&str] = &[
     "bashcommand",
     "rawcommand",
 ];
-/// Keys whose texts are run as well, or sent to what is run, beside a command.
+/// Keys whose texts are also run, or sent to the program that is run, beside a command.
 const BESIDE_COMMANDS: &[&str] =
     &["stdin", "input", "exec", "execute", "executable", "program", "binary", "interpreter", "code"];
 const ARGUMENTS: &[&str] = &["args", "argv"];
@@ -76,12 +76,12 @@ const FILES: &[&str] = &[
     "inputfile",
     "uri",
 ];
-/// Keys that hold paths where the tool is about files. Beside a command they may hold anything, and only a value with
-/// a slash counts.
+/// Keys that hold paths if the tool is about files. Beside a command they may hold anything, and only a value with a
+/// slash counts.
 const MAYBE_FILES: &[&str] = &["target", "dest", "source", "src", "from", "to", "link", "symlink"];
 const DIFFS: &[&str] = &["diff", "patch", "unifieddiff", "patchtext"];
 const VARIABLES: &[&str] = &["env", "environment", "envvars", "environmentvariables"];
-/// Text that is written to files, searched for or read by people: a path in it is none that the tool opens.
+/// Text that is written to files, searched for or read by people: the tool does not open a path in it.
 const TEXTS: &[&str] = &[
     "content",
     "contents",
@@ -104,7 +104,7 @@ const TEXTS: &[&str] = &[
     "url",
 ];
 
-/// All facts, in the order of the input.
+/// The facts, in the order of the input.
 #[derive(Debug, Default, PartialEq, Eq)]
 pub struct InputFacts {
     /// Shell texts.
@@ -125,7 +125,7 @@ impl InputFacts {
         facts
     }
 
-    /// A value under no key, or under an unknown one.
+    /// Collects a value without a key, or under an unknown one.
     fn value(&mut self, raw: &RawValue, depth: usize) {
         if depth > MAX_DEPTH {
             return add(&mut self.paths, TOO_MANY);
@@ -142,7 +142,7 @@ impl InputFacts {
         }
     }
 
-    /// Some agents pass on the arguments of the model as JSON inside a string.
+    /// Some agents pass the model's arguments as JSON inside a string.
     fn unknown_text(&mut self, text: &str, depth: usize) {
         let inner = text.trim_start().starts_with(['{', '[']);
         match inner.then(|| serde_json::from_str::<&RawValue>(text)) {
@@ -216,12 +216,12 @@ impl InputFacts {
     }
 
     fn path(&mut self, text: &str) {
-        // `file:///a%20b` stays as it is, and policy cannot resolve it.
+        // `file:///a%20b` stays unchanged, so that policy cannot resolve it.
         let path = text.strip_prefix("file://").filter(|path| !path.contains('%'));
         add(&mut self.paths, path.unwrap_or(text));
     }
 
-    /// A command as shell text; something that we cannot read as one is given as it stands. Returns whether there is one.
+    /// Collects a command as shell text; an unreadable one is kept verbatim. Returns whether there is one.
     fn command(&mut self, raw: &RawValue, arguments: &[&RawValue]) -> bool {
         if is_empty(raw) {
             return false;
@@ -247,7 +247,7 @@ impl InputFacts {
         true
     }
 
-    /// `{"NAME": "value"}`, `[{"name": …, "value": …}]` or `["NAME=value"]`.
+    /// Collects variables: `{"NAME": "value"}`, `[{"name": …, "value": …}]` or `["NAME=value"]`.
     fn variables(&mut self, raw: &RawValue) {
         let value = |raw: &RawValue| string(Some(raw)).map_or_else(|| raw.get().to_owned(), Cow::into_owned);
         if is_empty(raw) {
@@ -270,13 +270,13 @@ impl InputFacts {
 
     fn variable(&mut self, name: &str, value: &str) {
         let plain = name.chars().all(|c| c.is_ascii_alphanumeric() || c == '_');
-        // A name that is none is quoted, and read as a word.
+        // An invalid name is quoted, and then read as a word.
         let (name, value) = (quoted(name, !plain), quoted(value, false));
         add(&mut self.variables, &format!("{name}={value}"));
     }
 }
 
-/// Tells whether a value is a text or a list of texts, and no JSON inside of a text.
+/// Reports whether a value is a text or a list of texts, without JSON inside of a text.
 fn is_texts(raw: &RawValue) -> bool {
     match string(Some(raw)) {
         Some(text) => serde_json::from_str::<&RawValue>(&text).is_err(),
@@ -284,20 +284,21 @@ fn is_texts(raw: &RawValue) -> bool {
     }
 }
 
-/// Shells whose script is taken for the command, where nothing else can hide behind the name.
+/// Reports whether a program is a shell whose script replaces it as the command, and whose name cannot hide anything
+/// else.
 fn is_shell(word: &str) -> bool {
     let name = word.strip_prefix("/usr/bin/").or_else(|| word.strip_prefix("/bin/")).unwrap_or(word);
     ["sh", "bash", "zsh", "dash"].contains(&name)
 }
 
-/// A relative path counts as well; an address does not.
+/// Reports whether a text looks like a path. A relative path counts; an address does not.
 fn looks_like_path(text: &str) -> bool {
     let is_file = text.starts_with("file://");
     let is_path = text.contains('/') && !text.contains("://") && !text.starts_with("//");
     (is_file || is_path) && text.len() <= MAX_PATH && !text.contains(char::is_whitespace)
 }
 
-/// A patch under a key that we do not know.
+/// Reports whether a text under an unknown key looks like a patch.
 fn looks_like_diff(text: &str) -> bool {
     let has_line = |start: &str| text.lines().any(|line| line.starts_with(start));
     has_line("*** Begin Patch") || has_line("diff --git ") || (has_line("--- ") && has_line("+++ "))
@@ -311,7 +312,7 @@ fn add(list: &mut Vec<String>, fact: &str) {
     }
 }
 
-/// An object's fields in order; a key that occurs twice is there twice.
+/// An object's fields in order, including duplicate keys.
 struct ObjectFields<'a>(Vec<(Cow<'a, str>, &'a RawValue)>);
 
 impl<'de> Deserialize<'de> for ObjectFields<'de> {

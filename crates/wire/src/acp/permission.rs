@@ -12,10 +12,10 @@ use super::tool::{ToolCall, quote_words};
 use crate::diff;
 use intercom_types::Choice;
 
-/// The tools that policy has words for.
+/// The kinds of tools that policy distinguishes.
 const TOOLS: &[&str] =
     &["read", "edit", "delete", "move", "search", "execute", "think", "fetch", "switch_mode", "other"];
-/// Keeps policy from allowing a command that was not given: text with a comment is never plain words.
+/// Prevents policy from allowing a command that is only in the title: text with a comment is never plain words.
 const FROM_TITLE: &str = "; # as the title says";
 
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -25,13 +25,13 @@ pub struct PermissionDetails {
     pub tool: Option<String>,
     pub command: Option<String>,
     pub file_path: Option<String>,
-    /// Must be judged as well.
+    /// Further paths, which policy must assess as well.
     pub more_paths: Vec<String>,
     pub diff: Option<String>,
     pub options: Vec<Choice>,
 }
 
-/// `announced` is what the agent said of the same tool call before, if anything.
+/// Collects the details of a request. `announced` is the agent's earlier report of the same tool call, if any.
 pub fn permission_details(
     permission: &PermissionRequest<'_>,
     announced: Option<&ToolCall<'_>>,
@@ -59,8 +59,9 @@ pub fn permission_details(
 }
 
 fn title(call: &ToolCall<'_>) -> String {
-    let said = [&call.title, &call.name, &call.kind, &call.id].into_iter().flatten();
-    said.map(|text| text.trim())
+    let candidates = [&call.title, &call.name, &call.kind, &call.id].into_iter().flatten();
+    candidates
+        .map(|text| text.trim())
         .find(|text| !text.is_empty())
         .unwrap_or("the agent asks for permission")
         .to_owned()
@@ -72,7 +73,8 @@ fn description(call: &ToolCall<'_>) -> Option<String> {
     (!parts.is_empty()).then(|| parts.join("\n\n"))
 }
 
-/// The agent's own word, which is a fact like any other: policy compares it with the command and the diff.
+/// Returns the agent's own kind of tool, which is a fact like any other: policy compares it with the command and the
+/// diff.
 fn tool(call: &ToolCall<'_>, command: bool, diff: bool) -> Option<String> {
     let word = match call.kind.as_deref() {
         Some(kind) if TOOLS.contains(&kind) => kind,
@@ -84,7 +86,7 @@ fn tool(call: &ToolCall<'_>, command: bool, diff: bool) -> Option<String> {
     Some(word.to_owned())
 }
 
-/// Everything that would be run, as one shell text, with where it runs and the variables that are set for it.
+/// Returns everything that would be run, as one shell text, with its directory and its variables.
 fn command(call: &ToolCall<'_>, facts: &InputFacts, workspace: &str) -> Option<String> {
     let mut parts: Vec<String> = Vec::new();
     let folders = facts.folders.iter().filter(|folder| is_elsewhere(folder, workspace));
@@ -99,7 +101,7 @@ fn command(call: &ToolCall<'_>, facts: &InputFacts, workspace: &str) -> Option<S
             title.map(|title| format!("{title}{FROM_TITLE}"))
         }
         [command] => Some(command.clone()),
-        // A text of its own for each: the quotes of one must not swallow another.
+        // A separate shell text for each: an open quote of one must not swallow another.
         several => {
             let own = |text: &String| quote_words(&["sh".into(), "-c".into(), text.into()]);
             Some(several.iter().map(own).collect::<Vec<_>>().join("\n"))
@@ -117,7 +119,7 @@ fn is_elsewhere(folder: &str, workspace: &str) -> bool {
     folder != "." && here(folder) != here(workspace)
 }
 
-/// Every path that the request names. The folder is one of them where no command says that it runs there.
+/// Returns every path that the request names. The folder is one of them unless a command runs in it.
 fn paths(call: &ToolCall<'_>, facts: &InputFacts, with_folders: bool) -> Vec<String> {
     let mut all: Vec<String> = Vec::new();
     let edits = call.edits.iter().filter_map(|edit| edit.path.as_deref());
@@ -131,7 +133,7 @@ fn paths(call: &ToolCall<'_>, facts: &InputFacts, with_folders: bool) -> Vec<Str
     all
 }
 
-/// The diffs of the request, and those in the input that say something else.
+/// Returns the diffs of the request, and those in the input that differ.
 fn diff(call: &ToolCall<'_>, facts: &InputFacts) -> Option<String> {
     let mut made = String::new();
     for edit in &call.edits {

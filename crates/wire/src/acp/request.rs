@@ -1,5 +1,5 @@
-//! Agents' requests to us. A request that we would act on must be well-formed; one that we cannot serve is
-//! answered with an error at once.
+//! Requests of agents. A request that we would carry out must be well-formed; one that we cannot serve is answered with
+//! an error immediately.
 
 use std::borrow::Cow;
 
@@ -17,11 +17,11 @@ pub enum AcpAgentRequest<'a> {
     CreateTerminal(CreateTerminal<'a>),
     Terminal(TerminalRequest<'a>),
     Elicitation(Elicitation<'a>),
-    /// Not known to us: an extension, or a later version.
+    /// An unknown request: an extension, or a later version.
     Unknown,
 }
 
-/// Why a request cannot be understood.
+/// The reason why parameters are invalid.
 #[derive(Debug, PartialEq, Eq, thiserror::Error)]
 #[error("field `{field}` must be {wanted}")]
 pub struct InvalidParams {
@@ -33,7 +33,7 @@ pub struct InvalidParams {
 pub struct PermissionRequest<'a> {
     pub session: Option<Cow<'a, str>>,
     pub tool: ToolCall<'a>,
-    /// In the agent's order; those without an id cannot be chosen and are left out.
+    /// The options in the agent's order, without those that have no id and therefore cannot be chosen.
     pub options: Vec<Choice>,
 }
 
@@ -41,7 +41,7 @@ pub struct PermissionRequest<'a> {
 pub struct ReadFile<'a> {
     pub session: Option<Cow<'a, str>>,
     pub path: Cow<'a, str>,
-    /// From one.
+    /// The first line, counted from one.
     pub line: Option<u64>,
     pub limit: Option<u64>,
 }
@@ -63,7 +63,7 @@ pub struct CreateTerminal<'a> {
     pub output_byte_limit: Option<u64>,
 }
 
-/// About a terminal that was created before.
+/// A request about a terminal that was created before.
 #[derive(Debug, PartialEq, Eq)]
 pub struct TerminalRequest<'a> {
     pub session: Option<Cow<'a, str>>,
@@ -79,7 +79,7 @@ pub enum TerminalVerb {
     Release,
 }
 
-/// A question with a form to be filled in, or a page to be visited.
+/// A question with a form to fill in, or a page to visit.
 #[derive(Debug)]
 pub struct Elicitation<'a> {
     pub session: Option<Cow<'a, str>>,
@@ -113,7 +113,7 @@ impl<'a> AcpAgentRequest<'a> {
 }
 
 impl<'a> PermissionRequest<'a> {
-    /// Whatever is missing is for people to judge: only a tool call that names nothing twice is asked for.
+    /// Lenient: people judge incomplete requests. Only the tool call must be an object without duplicate names.
     fn read(params: &'a RawValue) -> Result<Self, InvalidParams> {
         let [session, tool, options] = fields(params, ["sessionId", "toolCall", "options"])?;
         let tool = match tool {
@@ -198,13 +198,13 @@ impl<'a> Elicitation<'a> {
     }
 }
 
-/// Which of its requests the agent takes back (`$/cancel_request`).
+/// Returns the request that the agent withdraws (`$/cancel_request`).
 pub fn cancelled(params: &RawValue) -> Option<RequestId> {
     let [request] = pick(params, ["requestId"])?;
     RequestId::parse(request?.get())
 }
 
-/// Which question has been settled elsewhere (`elicitation/complete`).
+/// Returns the question that was settled elsewhere (`elicitation/complete`).
 pub fn completed(params: &RawValue) -> Option<Cow<'_, str>> {
     let [id] = pick(params, ["elicitationId"])?;
     string(id)

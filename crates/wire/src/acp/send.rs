@@ -1,5 +1,5 @@
-//! Our messages to agents, each as one line of text. The parameters are the schema's own types, so that their
-//! names cannot be wrong.
+//! Our messages to agents, each as one line of text. The parameters are the schema's own types, so that their names are
+//! correct.
 
 use agent_client_protocol_schema::ProtocolVersion;
 use agent_client_protocol_schema::v1::{
@@ -47,7 +47,7 @@ pub fn authenticate(id: &RequestId, auth_method: &str) -> String {
     request(id, method::AUTHENTICATE, &AuthenticateRequest::new(auth_method.to_owned()))
 }
 
-/// Where a session works, and with which MCP servers: as whoever started it has listed them.
+/// The directory of a session, and its MCP servers as they were listed by the client.
 #[derive(Serialize)]
 #[serde(rename_all = "camelCase")]
 struct SessionStartParams<'a> {
@@ -64,14 +64,14 @@ pub fn session_new(id: &RequestId, cwd: &str, servers: Option<&Json>) -> String 
     request(id, method::SESSION_NEW, &SessionStartParams { session_id: None, cwd, mcp_servers })
 }
 
-/// The agent tells all that was said before, as updates, before it answers.
+/// Loads a session: the agent replays its history as updates before it answers.
 pub fn session_load(id: &RequestId, session: &str, cwd: &str, servers: Option<&Json>) -> String {
     let none = Json::trusted("[]");
     let mcp_servers = Some(servers.unwrap_or(&none));
     request(id, method::SESSION_LOAD, &SessionStartParams { session_id: Some(session), cwd, mcp_servers })
 }
 
-/// Like `session_load`, but nothing is told again.
+/// Like `session_load`, but without a replay.
 pub fn session_resume(id: &RequestId, session: &str, cwd: &str, servers: Option<&Json>) -> String {
     request(
         id,
@@ -93,7 +93,7 @@ pub fn prompt(id: &RequestId, session: &str, text: &str) -> String {
     request(id, method::SESSION_PROMPT, &PromptRequest::new(session.to_owned(), vec![text.into()]))
 }
 
-/// With blocks that somebody else has made: as they came.
+/// Encodes a prompt with given blocks, unchanged.
 pub fn prompt_with(id: &RequestId, session: &str, blocks: &Json) -> String {
     #[derive(Serialize)]
     #[serde(rename_all = "camelCase")]
@@ -104,7 +104,7 @@ pub fn prompt_with(id: &RequestId, session: &str, blocks: &Json) -> String {
     request(id, method::SESSION_PROMPT, &PromptBlocksParams { session_id: session, prompt: blocks })
 }
 
-/// Words for a turn that runs, by an extension. An agent that has none running says so instead of beginning one.
+/// Encodes text for a running turn, an extension. An agent without a running turn reports that instead of starting one.
 pub fn steer(id: &RequestId, session: &str, text: &str) -> String {
     let prompt = [ContentBlock::from(text.to_owned())];
     let meta = serde_json::json!({ "steering": { "idleBehavior": "promptRequired" } });
@@ -121,19 +121,19 @@ pub fn set_mode(id: &RequestId, session: &str, mode: &str) -> String {
     request(id, method::SESSION_SET_MODE, &params)
 }
 
-/// For options to select from.
+/// Encodes a change of an option with values to select from.
 pub fn set_config_option(id: &RequestId, session: &str, option: &str, value: &str) -> String {
     let params = SetSessionConfigOptionRequest::new(session.to_owned(), option.to_owned(), value);
     request(id, method::SESSION_SET_CONFIG_OPTION, &params)
 }
 
-/// For options that are on or off.
+/// Encodes a change of a switch.
 pub fn switch_config_option(id: &RequestId, session: &str, option: &str, on: bool) -> String {
     let params = SetSessionConfigOptionRequest::new(session.to_owned(), option.to_owned(), on);
     request(id, method::SESSION_SET_CONFIG_OPTION, &params)
 }
 
-/// For agents that list `models`; the schema has forgotten them.
+/// Encodes a change of the model for agents that list `models`, which the schema no longer has.
 pub fn set_model(id: &RequestId, session: &str, model: &str) -> String {
     #[derive(Serialize)]
     #[serde(rename_all = "camelCase")]
@@ -144,7 +144,7 @@ pub fn set_model(id: &RequestId, session: &str, model: &str) -> String {
     request(id, method::SESSION_SET_MODEL, &CancelledRequestParams { session_id: session, model_id: model })
 }
 
-/// We no longer wait for the answer to this request of ours.
+/// Cancels a request of ours.
 pub fn cancel_request(ours: &RequestId) -> String {
     #[derive(Serialize)]
     #[serde(rename_all = "camelCase")]
@@ -154,13 +154,13 @@ pub fn cancel_request(ours: &RequestId) -> String {
     notification(method::CANCEL_REQUEST, &SessionModelParams { request_id: ours })
 }
 
-/// The answer to a permission request: one of its options.
+/// Encodes the answer to a permission request: one of its options.
 pub fn permission_selected(theirs: &RequestId, option: &str) -> String {
     let selected = SelectedPermissionOutcome::new(option.to_owned());
     result(theirs, &RequestPermissionResponse::new(RequestPermissionOutcome::Selected(selected)))
 }
 
-/// The answer to a permission request whose turn was cancelled, or that nobody can answer otherwise.
+/// Encodes the answer to a permission request whose turn was cancelled, or that has no other answer.
 pub fn permission_cancelled(theirs: &RequestId) -> String {
     result(theirs, &RequestPermissionResponse::new(RequestPermissionOutcome::Cancelled))
 }
@@ -215,7 +215,7 @@ pub fn terminal_released(theirs: &RequestId) -> String {
 /// The outcome of a question.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum ElicitationOutcome<'a> {
-    /// With what was filled in, if there was a form.
+    /// Accepted, with the content of the form, if there was one.
     Accepted(Option<&'a Json>),
     Declined,
     Cancelled,

@@ -1,4 +1,4 @@
-//! Tool calls: what an agent is about to do, does, or has done.
+//! Tool calls: planned, running and finished actions of an agent.
 
 use std::borrow::Cow;
 
@@ -16,27 +16,27 @@ pub struct ToolCall<'a> {
     pub name: Option<Cow<'a, str>>,
     pub kind: Option<Cow<'a, str>>,
     pub status: Option<Cow<'a, str>>,
-    /// The files it is about.
+    /// The files that it concerns.
     pub locations: Vec<Cow<'a, str>>,
     pub edits: Vec<ToolCallEdit<'a>>,
     pub texts: Vec<Cow<'a, str>>,
-    /// Whatever the model handed to the tool; every agent has its own.
+    /// The model's input to the tool; its format depends on the agent.
     pub input: Option<&'a RawValue>,
 }
 
 /// A file's text before and after, or only the part that changes.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct ToolCallEdit<'a> {
-    /// `None` if the agent does not say which file.
+    /// `None` if the agent does not name the file.
     pub path: Option<Cow<'a, str>>,
-    /// None for a new file, with agents that say so.
+    /// `None` for a new file, with agents that report this.
     pub old: Option<Cow<'a, str>>,
-    /// `None` if the agent does not say what becomes of the file.
+    /// `None` if the agent does not report the new text.
     pub new: Option<Cow<'a, str>>,
 }
 
 impl<'a> ToolCall<'a> {
-    /// `None` if it is no object.
+    /// Parses a tool call; `None` if it is not an object.
     pub fn read(raw: &'a RawValue) -> Option<Self> {
         let [id, title, name, kind, status, locations, content, input] =
             pick(raw, ["toolCallId", "title", "name", "kind", "status", "locations", "content", "rawInput"])?;
@@ -61,7 +61,7 @@ impl<'a> ToolCall<'a> {
         let Some([sort, path, old, new, content]) =
             pick(part, ["type", "path", "oldText", "newText", "content"])
         else {
-            // It names a key twice, or is no object: it may be a change that others can read.
+            // It has a duplicate key, or is not an object: another parser may read a change in it.
             return self.edits.push(ToolCallEdit::default());
         };
         match string(sort).as_deref() {
@@ -73,7 +73,7 @@ impl<'a> ToolCall<'a> {
         }
     }
 
-    /// This one, with what was said earlier of the same call where it says nothing itself.
+    /// Completes missing fields from an earlier report of the same call.
     #[must_use]
     pub fn with_earlier(self, earlier: &Self) -> Self {
         let or = |own: Vec<Cow<'a, str>>, earlier: &[Cow<'a, str>]| {
@@ -92,7 +92,7 @@ impl<'a> ToolCall<'a> {
         }
     }
 
-    /// The facts in the input.
+    /// Returns the facts in the input.
     pub fn facts(&self) -> InputFacts {
         InputFacts::read(self.input)
     }
@@ -107,21 +107,21 @@ pub(super) fn is_empty(raw: &RawValue) -> bool {
     matches!(raw.get(), "\"\"" | "[]" | "{}" | "null")
 }
 
-/// The strings of a list; none are there if it is absent, `None` if it is anything else.
+/// Returns the strings of a list; empty if it is absent, `None` if it is anything else.
 pub(super) fn words(raw: Option<&RawValue>) -> Option<Vec<Cow<'_, str>>> {
     let Some(raw) = raw else { return Some(Vec::new()) };
     let items: Vec<&RawValue> = serde_json::from_str(raw.get()).ok()?;
     items.into_iter().map(|item| string(Some(item))).collect()
 }
 
-/// Words as a shell would read them again.
+/// Quotes words for a shell.
 pub fn quote_words(words: &[Cow<'_, str>]) -> String {
     // A first word with `=` would be an assignment.
     let quoted = words.iter().enumerate().map(|(at, word)| quoted(word, at == 0 && word.contains('=')));
     quoted.collect::<Vec<_>>().join(" ")
 }
 
-/// One word as a shell would read it again; always in quotes if it must be.
+/// Quotes one word for a shell, always if `must` is set.
 pub fn quoted(word: &str, must: bool) -> Cow<'_, str> {
     let plain = |c: char| c.is_ascii_alphanumeric() || "_@%+=:,./-".contains(c);
     if must || word.is_empty() || !word.chars().all(plain) {

@@ -1,4 +1,4 @@
-//! `session/update`: what an agent tells while it works. All of it goes into the log as it came.
+//! `session/update`: reports of a working agent, which go into the log unchanged.
 
 use std::borrow::Cow;
 use std::collections::BTreeMap;
@@ -15,7 +15,7 @@ use intercom_types::agent::{MAX_STEPS, ProgressStep};
 #[derive(Debug)]
 pub struct SessionUpdateParts<'a> {
     pub session: Option<Cow<'a, str>>,
-    /// `agent_message_chunk`, `tool_call`, …; any other word is fine.
+    /// The kind, such as `agent_message_chunk` or `tool_call`; any other word is allowed.
     pub kind: Option<Cow<'a, str>>,
     params: &'a RawValue,
 }
@@ -26,7 +26,7 @@ pub enum UpdateDetail<'a> {
     Tool(ToolCall<'a>),
     Plan(Vec<ProgressStep>),
     Usage(ContextUsage<'a>),
-    /// The mode that the agent is in now.
+    /// The agent's current mode.
     Mode(Cow<'a, str>),
     /// The agent's title of the session; `None` removes it.
     Title(Option<Cow<'a, str>>),
@@ -93,7 +93,7 @@ impl<'a> SessionUpdateParts<'a> {
         detail.unwrap_or(UpdateDetail::Nothing)
     }
 
-    /// The words of a chunk.
+    /// Returns the text of a chunk.
     pub fn text(&self) -> Option<Cow<'a, str>> {
         let [update] = optional_fields(Some(self.params), ["update"]);
         let [content] = optional_fields(update, ["content"]);

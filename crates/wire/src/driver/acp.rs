@@ -5,8 +5,8 @@
 //!                                                                                │ Prompt
 //!                                                      TurnEnd ◄── answer ◄── session/prompt
 //! ```
-//! Requests of the agent's become clearances and questions; everything else is kept as it came. Ids are scoped to whoever
-//! asked: ours count from 1, the agent's are echoed.
+//! Requests of the agent become clearances and questions; everything else is kept unchanged. Ids are scoped to the side
+//! that made the request: both sides count from 0.
 
 use intercom_types::event::RawMessage;
 use std::time::Duration;
@@ -42,15 +42,15 @@ use controls::cost_of;
 use memory::{AgentSession, DriverMemory, PendingCall};
 pub use setup::{AgentKey, DriverSetup};
 
-/// Tool calls that are remembered, for the permission request that may follow.
+/// The number of tool calls that are remembered for a permission request that may follow.
 const MAX_CALLS: usize = 32;
-/// A longer one is not.
+/// The maximum size of a remembered tool call.
 const MAX_CALL_BYTES: usize = 256 * 1024;
-/// Our own requests that wait for an answer; the oldest is forgotten beyond it.
+/// The maximum number of our unanswered requests; beyond it, the oldest is forgotten.
 const MAX_PENDING: usize = 64;
-/// The words at the end of a turn that are looked at for a limit.
+/// The maximum length of the text at the end of a turn that is examined for a limit.
 const MAX_LAST_WORDS: usize = 500;
-/// The updates that are replayed when a session is loaded. All others are news.
+/// The updates that are replayed when a session is loaded. All others are new.
 const REPLAYED_KINDS: &[&str] = &[
     "user_message_chunk",
     "agent_message_chunk",
@@ -100,11 +100,11 @@ impl AcpDriver {
         }
     }
 
-    /// The id of our next request, and what it is about.
-    fn register_request(&mut self, about: PendingCall) -> RequestId {
+    /// Assigns the id of our next request and records the request.
+    fn register_request(&mut self, call: PendingCall) -> RequestId {
         let id = self.memory.next_id;
         self.memory.next_id += 1;
-        self.memory.pending.insert(id, about);
+        self.memory.pending.insert(id, call);
         if self.memory.pending.len() > MAX_PENDING
             && let Some(oldest) =
                 self.memory.pending.keys().copied().find(|id| Some(*id) != self.memory.turn.prompt)
@@ -183,36 +183,36 @@ impl AcpDriver {
         }
     }
 
-    pub(super) fn decode(&mut self, text: &str, said: &mut Vec<AgentMessage>) {
+    pub(super) fn decode(&mut self, text: &str, messages: &mut Vec<AgentMessage>) {
         match jsonrpc::parse_whole(text) {
             Ok((RpcMessage::Notification { method, params }, text)) => {
-                self.handle_notification(&method, params, text, said);
+                self.handle_notification(&method, params, text, messages);
             }
             Ok((RpcMessage::Request { id, method, params }, text)) => {
-                said.push(self.handle_request(id, &method, params, text));
+                messages.push(self.handle_request(id, &method, params, text));
             }
             Ok((RpcMessage::Answer { id, result }, text)) => {
-                self.handle_answer(id.as_ref(), result, text, said);
+                self.handle_answer(id.as_ref(), result, text, messages);
             }
-            // Whoever printed it cannot be told: it may be a banner.
-            Err(bad) => said.push(rejected(text, bad.to_string(), None, None, None)),
+            // No error answer: the line may be a banner, and its author reads no answers.
+            Err(bad) => messages.push(rejected(text, bad.to_string(), None, None, None)),
         }
     }
 
-    /// An answer that we failed at counts as an error that the agent has answered with.
-    pub(super) fn decode_failed(&mut self, text: &str, reason: &str, said: &mut Vec<AgentMessage>) {
+    /// Replaces a line at which decoding failed. An answer counts as an error answer.
+    pub(super) fn decode_failed(&mut self, text: &str, reason: &str, messages: &mut Vec<AgentMessage>) {
         let parsed = jsonrpc::parse_whole(text).ok();
         let request = match &parsed {
             Some((RpcMessage::Request { id, .. }, _)) => Some(id.clone()),
             _ => None,
         };
         let fault = request.map(|request| fault(request, FaultCode::Failed, reason));
-        said.push(rejected(text, reason.to_owned(), None, None, fault));
+        messages.push(rejected(text, reason.to_owned(), None, None, fault));
         let error = jsonrpc::error_object(jsonrpc::INTERNAL_ERROR, reason);
         if let (Some((RpcMessage::Answer { id, .. }, text)), Ok(error)) =
             (parsed, serde_json::from_str::<&RawValue>(&error))
         {
-            self.handle_answer(id.as_ref(), Err(error), text, said);
+            self.handle_answer(id.as_ref(), Err(error), text, messages);
         }
     }
 
@@ -221,69 +221,69 @@ impl AcpDriver {
         name: &str,
         params: Option<&RawValue>,
         text: ParsedText<'_>,
-        said: &mut Vec<AgentMessage>,
+        messages: &mut Vec<AgentMessage>,
     ) {
         match (name, params) {
-            (method::SESSION_UPDATE, Some(params)) => self.handle_update(params, said),
+            (method::SESSION_UPDATE, Some(params)) => self.handle_update(params, messages),
             (method::CANCEL_REQUEST, Some(params)) => match request::cancelled(params) {
-                Some(request) => said.push(AgentMessage::Withdrawn { request, message: text.to_json() }),
-                None => said.push(AgentMessage::Unknown { message: text.to_json(), fault: None }),
+                Some(request) => messages.push(AgentMessage::Withdrawn { request, message: text.to_json() }),
+                None => messages.push(AgentMessage::Unknown { message: text.to_json(), fault: None }),
             },
-            _ => said.push(AgentMessage::Unknown { message: text.to_json(), fault: None }),
+            _ => messages.push(AgentMessage::Unknown { message: text.to_json(), fault: None }),
         }
     }
 
-    fn handle_update(&mut self, params: &RawValue, said: &mut Vec<AgentMessage>) {
+    fn handle_update(&mut self, params: &RawValue, messages: &mut Vec<AgentMessage>) {
         let plain = || AgentMessage::Update { params: Json::raw(params) };
-        let Some(update) = SessionUpdateParts::read(params) else { return said.push(plain()) };
+        let Some(update) = SessionUpdateParts::read(params) else { return messages.push(plain()) };
         if self.memory.session.replaying
             && update.kind.as_deref().is_some_and(|kind| REPLAYED_KINDS.contains(&kind))
         {
             return;
         }
         match update.kind.as_deref() {
-            // By far the most.
+            // The most frequent kind by far.
             Some("agent_message_chunk") => {
                 if let Some(words) =
                     update.text().filter(|_| self.memory.turn.last_words.len() < MAX_LAST_WORDS)
                 {
                     self.memory.turn.last_words.extend(words.chars().take(MAX_LAST_WORDS));
                 }
-                return said.push(plain());
+                return messages.push(plain());
             }
             Some("user_message_chunk") => {
-                return said.push(AgentMessage::Echo(Event::Update(RawMessage(Json::raw(params)))));
+                return messages.push(AgentMessage::Echo(Event::Update(RawMessage(Json::raw(params)))));
             }
             Some("agent_thought_chunk") => {
                 self.memory.turn.worked = true;
-                return said.push(plain());
+                return messages.push(plain());
             }
-            None => return said.push(plain()),
+            None => return messages.push(plain()),
             Some(_) => {}
         }
         let detail = update.detail();
-        said.push(match &detail {
+        messages.push(match &detail {
             UpdateDetail::Tool(call) => self.tool(call, params),
             _ => plain(),
         });
         match detail {
-            // What is told again was counted before; what is news is in the next sum.
+            // A replayed sum was counted before; new cost is in the next sum.
             UpdateDetail::Usage(_) if self.memory.session.replaying => {}
-            UpdateDetail::Usage(usage) => said.extend(usage.cost.and_then(|cost| cost_of(&cost))),
+            UpdateDetail::Usage(usage) => messages.extend(usage.cost.and_then(|cost| cost_of(&cost))),
             UpdateDetail::Mode(mode) => {
                 self.memory.controls.mode = Some(mode.into_owned());
-                said.push(self.controls());
+                messages.push(self.controls());
             }
             UpdateDetail::Config(options) => {
                 self.memory.controls.options = Some(Json::raw(options));
-                said.push(self.controls());
+                messages.push(self.controls());
             }
             UpdateDetail::Title(title) => {
-                said.push(AgentMessage::Title(title.and_then(|title| agent::title(&title))));
+                messages.push(AgentMessage::Title(title.and_then(|title| agent::title(&title))));
             }
             UpdateDetail::Plan(steps) => {
                 self.memory.turn.worked = true;
-                said.push(AgentMessage::Steps(steps));
+                messages.push(AgentMessage::Steps(steps));
             }
             UpdateDetail::Tool(_) | UpdateDetail::Nothing => {}
         }
@@ -303,7 +303,7 @@ impl AcpDriver {
         };
         let open = matches!(merged.status.as_deref(), None | Some("pending" | "in_progress"));
         let title = merged.title.as_deref().or(merged.name.as_deref()).unwrap_or(&id).to_owned();
-        // Some say that it is under way and only then ask whether they may.
+        // Some agents report a call as in progress and only then ask for permission.
         let acts = merged.kind.as_deref().is_some_and(|kind| CHANGING_TOOLS.contains(&kind))
             && merged.status.as_deref() == Some("completed");
         self.remember(&id, params, open);
@@ -319,7 +319,7 @@ impl AcpDriver {
         self.memory.calls.iter().find(|(known, _)| known == id).map(|(_, raw)| raw.clone())
     }
 
-    /// The first that is said of a call says most; it is gone when the call is over.
+    /// Remembers the first report of a call, which has the most details, until the call is over.
     fn remember(&mut self, id: &str, params: &RawValue, open: bool) {
         let calls = &mut self.memory.calls;
         let known = calls.iter().position(|(known, _)| known == id);
@@ -387,7 +387,7 @@ impl AcpDriver {
             more_paths: card.more_paths,
             tool: card.tool,
             command: card.command,
-            // The protocol has no word for it: what we see decides.
+            // The protocol has no risk claim: only the computed risk counts.
             claims_risk: false,
             claimed_risk: None,
             options: card.options,
@@ -424,60 +424,63 @@ impl AcpDriver {
         id: Option<&RequestId>,
         result: Result<&RawValue, &RawValue>,
         text: ParsedText<'_>,
-        said: &mut Vec<AgentMessage>,
+        messages: &mut Vec<AgentMessage>,
     ) {
         let number = id.and_then(|id| id.as_json().parse::<u64>().ok());
-        let about = number.and_then(|id| self.memory.pending.remove(&id));
-        let late = about == Some(PendingCall::Prompt) && number != self.memory.turn.prompt;
-        let Some(about) = about.filter(|_| !late) else {
-            return said.push(AgentMessage::Unknown { message: text.to_json(), fault: None });
+        let call = number.and_then(|id| self.memory.pending.remove(&id));
+        let late = call == Some(PendingCall::Prompt) && number != self.memory.turn.prompt;
+        let Some(call) = call.filter(|_| !late) else {
+            return messages.push(AgentMessage::Unknown { message: text.to_json(), fault: None });
         };
         self.dirty = true;
-        match (about, result) {
-            (PendingCall::Initialize, Ok(result)) => self.handle_initialize_answer(result, said),
-            (PendingCall::Authenticate, Ok(_)) => self.open_session(said),
+        match (call, result) {
+            (PendingCall::Initialize, Ok(result)) => self.handle_initialize_answer(result, messages),
+            (PendingCall::Authenticate, Ok(_)) => self.open_session(messages),
             (PendingCall::New | PendingCall::Load | PendingCall::Resume, Ok(result)) => {
-                self.handle_session_opened(result, about != PendingCall::New, said);
+                self.handle_session_opened(result, call != PendingCall::New, messages);
             }
             (PendingCall::Load | PendingCall::Resume, Err(error))
                 if ErrorAnswer::read(error).trouble != ErrorCause::Auth =>
             {
-                said.push(AgentMessage::Unknown { message: text.to_json(), fault: None });
+                messages.push(AgentMessage::Unknown { message: text.to_json(), fault: None });
                 self.memory.session.replaying = false;
-                self.handle_resume_failure(about == PendingCall::Resume, error, said);
+                self.handle_resume_failure(call == PendingCall::Resume, error, messages);
             }
             (PendingCall::New | PendingCall::Load | PendingCall::Resume, Err(error)) => {
-                self.handle_open_failure(error, said);
+                self.handle_open_failure(error, messages);
             }
             (PendingCall::Initialize | PendingCall::Authenticate, Err(error)) => {
-                self.report_unusable(error, said);
+                self.report_unusable(error, messages);
             }
-            (PendingCall::Prompt, Ok(result)) => self.end_turn(result, text, said),
-            (PendingCall::Prompt, Err(error)) => self.fail_turn(error, text, said),
-            (PendingCall::Set, result) => self.handle_setting_answer(number, result, said),
-            (PendingCall::List, Ok(result)) => self.add_session_page(result, said),
+            (PendingCall::Prompt, Ok(result)) => self.end_turn(result, text, messages),
+            (PendingCall::Prompt, Err(error)) => self.fail_turn(error, text, messages),
+            (PendingCall::Set, result) => self.handle_setting_answer(number, result, messages),
+            (PendingCall::List, Ok(result)) => self.add_session_page(result, messages),
             (PendingCall::List, Err(error)) => {
-                said.push(AgentMessage::SessionList { result: Json::raw(error), ok: false });
+                messages.push(AgentMessage::SessionList { result: Json::raw(error), ok: false });
             }
-            (PendingCall::Steer, result) => self.handle_steering_answer(number, result, text, said),
+            (PendingCall::Steer, result) => self.handle_steering_answer(number, result, text, messages),
             (PendingCall::Other, _) => {
-                said.push(AgentMessage::Unknown { message: text.to_json(), fault: None });
+                messages.push(AgentMessage::Unknown { message: text.to_json(), fault: None });
             }
         }
     }
 
-    fn end_turn(&mut self, result: &RawValue, text: ParsedText<'_>, said: &mut Vec<AgentMessage>) {
+    fn end_turn(&mut self, result: &RawValue, text: ParsedText<'_>, messages: &mut Vec<AgentMessage>) {
         let done = SessionPromptAnswer::read(result);
         let reason = done.as_ref().and_then(|done| done.stop_reason.as_deref()).unwrap_or("unknown");
         let silent = done.as_ref().is_none_or(|done| done.tokens.is_none());
         let limit = ProviderLimit::from_agent_text(&self.memory.turn.last_words)
             .filter(|_| silent && reason == "end_turn");
         if let Some(limit) = limit {
-            said.push(limit_message(&limit, Json::raw(result)));
+            messages.push(limit_message(&limit, Json::raw(result)));
         }
         if reason == "end_turn" && error_answer::wants_login(&self.memory.turn.last_words) {
             let message = self.memory.turn.last_words.trim().to_owned();
-            self.report_login_needed(&ErrorAnswer { code: None, message, trouble: ErrorCause::Auth }, said);
+            self.report_login_needed(
+                &ErrorAnswer { code: None, message, trouble: ErrorCause::Auth },
+                messages,
+            );
         }
         let (stop_reason, params) = (reason.to_owned(), Json::raw(result));
         let tokens = done.and_then(|done| done.tokens).unwrap_or_default();
@@ -487,7 +490,7 @@ impl AcpDriver {
             total: tokens.total.unwrap_or(0),
         };
         let (failed, turn) = (false, None);
-        said.push(AgentMessage::TurnEnd {
+        messages.push(AgentMessage::TurnEnd {
             stop_reason,
             tokens,
             params,
@@ -497,20 +500,20 @@ impl AcpDriver {
         });
     }
 
-    /// Words that have found no turn, or that the agent does not take, are still to be said.
+    /// Handles the answer to a nudge. Text that found no turn, or was refused, has to be sent in another way.
     fn handle_steering_answer(
         &mut self,
         number: Option<u64>,
         result: Result<&RawValue, &RawValue>,
         text: ParsedText<'_>,
-        said: &mut Vec<AgentMessage>,
+        messages: &mut Vec<AgentMessage>,
     ) {
         #[derive(Deserialize)]
         struct SteeringAnswer {
             outcome: String,
         }
         let message = number.and_then(|id| self.memory.steering.remove(&id));
-        said.push(AgentMessage::Unknown { message: text.to_json(), fault: None });
+        messages.push(AgentMessage::Unknown { message: text.to_json(), fault: None });
         let no_turn = match result {
             Ok(result) => match serde_json::from_str::<SteeringAnswer>(result.get()) {
                 Ok(steered) if steered.outcome == "promptRequired" => true,
@@ -518,22 +521,22 @@ impl AcpDriver {
             },
             Err(_) => false,
         };
-        said.extend(message.map(|message| AgentMessage::SteeringRefused { message, no_turn }));
+        messages.extend(message.map(|message| AgentMessage::SteeringRefused { message, no_turn }));
     }
 
-    fn fail_turn(&mut self, error: &RawValue, text: ParsedText<'_>, said: &mut Vec<AgentMessage>) {
+    fn fail_turn(&mut self, error: &RawValue, text: ParsedText<'_>, messages: &mut Vec<AgentMessage>) {
         let failure = ErrorAnswer::read(error);
         if let ErrorCause::Limit(limit) = &failure.trouble {
-            said.push(limit_message(limit, Json::raw(error)));
+            messages.push(limit_message(limit, Json::raw(error)));
         }
-        self.report_login_needed(&failure, said);
+        self.report_login_needed(&failure, messages);
         let stop_reason = match failure.trouble {
             ErrorCause::Cancelled => "cancelled".to_owned(),
             _ => format!("error: {}", failure.advice(&self.setup.agent, &self.log_in_advice(&failure))),
         };
         let (tokens, params) = (TurnTokenCounts::default(), Json::raw(error));
         let (failed, turn) = (true, None);
-        said.push(AgentMessage::TurnEnd {
+        messages.push(AgentMessage::TurnEnd {
             stop_reason,
             tokens,
             params,
@@ -544,7 +547,7 @@ impl AcpDriver {
     }
 }
 
-/// The tool call inside an update.
+/// Returns the tool call inside an update.
 fn tool_call_in(params: &Json) -> Option<ToolCall<'_>> {
     let raw: &RawValue = serde_json::from_str(params.as_str()).ok()?;
     match SessionUpdateParts::read(raw)?.detail() {

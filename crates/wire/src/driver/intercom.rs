@@ -24,14 +24,14 @@ pub(super) fn decode(text: &str) -> AgentMessage {
     }
 }
 
-pub(super) fn decode_failed(text: &str, reason: &str, said: &mut Vec<AgentMessage>) {
+pub(super) fn decode_failed(text: &str, reason: &str, messages: &mut Vec<AgentMessage>) {
     let parsed = wire::parse(text).ok();
     let request = jsonrpc::find_id(text);
     let fault = request.map(|request| fault(request, FaultCode::Failed, reason));
-    said.push(super::rejected(text, reason.to_owned(), None, None, fault));
-    // The turn is over for the agent: it must not run on for us.
+    messages.push(super::rejected(text, reason.to_owned(), None, None, fault));
+    // The turn is over for the agent, so it must end for us, too.
     if let Some((IntercomMessage::TurnEnd { turn, .. }, text)) = parsed {
-        said.push(AgentMessage::TurnEnd {
+        messages.push(AgentMessage::TurnEnd {
             failed: true,
             stop_reason: format!("error: {reason}"),
             tokens: TurnTokenCounts::default(),
@@ -66,7 +66,7 @@ pub(super) fn encode(message: &AgentCommand) -> Option<String> {
         AgentCommand::Fault(RequestFault { request, code, message }) => {
             wire::render(&wire::IntercomCommand::Error { code: code.as_str(), message }, Some(request))
         }
-        // There is no handshake, and nothing is taken back.
+        // There is no handshake, and nothing can be withdrawn.
         AgentCommand::Hello
         | AgentCommand::Cancel { .. }
         | AgentCommand::Reply { .. }
@@ -181,15 +181,15 @@ fn steps(progress: &[HeartbeatStep<'_>]) -> Vec<agent::ProgressStep> {
     progress.iter().take(agent::MAX_STEPS).filter_map(step).collect()
 }
 
-/// Stands for the whole of it, as it came.
+/// Returns a hash of the raw progress.
 fn progress_fingerprint(progress: Option<&RawValue>) -> u64 {
     let mut hasher = DefaultHasher::new();
     progress.map(RawValue::get).hash(&mut hasher);
     hasher.finish()
 }
 
-/// Returns the call of an update that tells its status, which is worth remembering. A call without an id goes
-/// by its title.
+/// Returns the call of an update with a status, which is worth remembering. A call without an id is identified by its
+/// title.
 fn call(known: ToolUpdateParams<'_>) -> Option<ToolCallState> {
     let open = matches!(&*known.status?, "pending" | "in_progress");
     let title = known.title.into_owned();
@@ -200,7 +200,7 @@ fn empty() -> Json {
     Json::trusted("{}")
 }
 
-/// `error`, or `error: ` and what went wrong.
+/// Reports whether a stop reason is `error`, or `error: ` and a reason.
 fn is_error(stop_reason: &str) -> bool {
     stop_reason.strip_prefix("error").is_some_and(|rest| rest.is_empty() || rest.starts_with(':'))
 }

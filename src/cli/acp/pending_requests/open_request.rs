@@ -8,7 +8,7 @@ pub(super) struct RelayedRequest {
     pub(super) id: RequestId,
     pub(super) kind: ClientRequestKind,
     pub(super) stage: RelayedRequestStage,
-    /// Kept for as long as it may have to be sent again.
+    /// The text, as long as it may have to be sent again.
     pub(super) text: Option<String>,
     pub(super) session: Option<String>,
     pub(super) setup: RelayedSetup,
@@ -17,20 +17,20 @@ pub(super) struct RelayedRequest {
     pub(super) tries: u8,
 }
 
-/// Where a request is.
+/// The progress of a request.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum RelayedRequestStage {
     Waiting,
     Sent,
-    /// Sent on a connection that is gone.
+    /// Sent on a connection that has broken.
     Broken,
 }
 
 #[derive(Debug, Default)]
 pub(super) struct RelayedSession {
-    /// The last event that the client was told of.
+    /// The last event that the client received.
     pub(super) seq: Option<u64>,
-    /// The client has it. It may be told of events before that is known.
+    /// True if the client has the session. It may receive events before that is known.
     pub(super) attached: bool,
     pub(super) setup: RelayedSetup,
 }

@@ -1,4 +1,4 @@
-//! The daemon goes away, and comes again or not.
+//! The loss of the daemon, and its return or the end of all attempts.
 
 use serde_json::json;
 
@@ -8,14 +8,14 @@ use crate::cli::acp::message::{self, RelayedResumeParams};
 use intercom_types::Json;
 use intercom_wire::jsonrpc::{self, INTERNAL_ERROR};
 
-/// The number of times a request is sent on connections that break, before the relay blames the request.
+/// The number of broken connections on which a request was sent, after which the request itself is blamed.
 pub(super) const MAX_TRIES: u8 = 3;
 
 pub(super) const RESTARTED: &str = "the daemon was restarted; it is not known whether this was done";
 
 impl PendingRelayRequests {
-    /// The connection stands. It says who the client is and where it was; then what was under way when the last daemon
-    /// went is asked again, where that does no harm.
+    /// Handles a new connection: sends `initialize` and the sessions' positions first, then the pending requests that
+    /// are safe to repeat.
     pub(in crate::cli::acp) fn connected(&mut self) {
         if self.link != RelayLinkState::Down {
             return;
@@ -48,7 +48,7 @@ impl PendingRelayRequests {
         attached.map(resume).collect()
     }
 
-    /// Sends a request again, or gives it up; returns whether it is still open.
+    /// Sends a request again, or fails it; returns whether it is still open.
     fn send_again(&mut self, at: usize) -> bool {
         let open = &mut self.open[at];
         let why = match &open.text {
@@ -56,7 +56,7 @@ impl PendingRelayRequests {
                 self.priority.push_back(text.clone());
                 (open.stage, open.tries) = (RelayedRequestStage::Sent, open.tries + 1);
                 attach_prompted(open, &mut self.sessions);
-                // What took back several goes behind the last of them.
+                // A cancellation of several requests follows the last of them.
                 let cancel = open.cancel.clone();
                 let later = |open: &RelayedRequest| {
                     open.stage == RelayedRequestStage::Broken && open.cancel == cancel
@@ -74,7 +74,7 @@ impl PendingRelayRequests {
         false
     }
 
-    /// The connection is gone. If it had lasted, that is not put down to what was sent on it.
+    /// Handles the loss of the connection. If it had lasted, the pending requests are not blamed for the loss.
     pub(in crate::cli::acp) fn lost(&mut self, lasted: bool) {
         if matches!(self.link, RelayLinkState::Down | RelayLinkState::Dead(_)) {
             return;
@@ -85,7 +85,7 @@ impl PendingRelayRequests {
             open.stage = RelayedRequestStage::Broken;
             open.tries = if lasted { 0 } else { open.tries };
         }
-        // An answer is for the daemon that asked.
+        // An answer belongs to the daemon that sent the request.
         self.waiting.retain(|waiting| !matches!(waiting, QueuedForDaemon::Answer(_)));
         for (ours, _) in std::mem::take(&mut self.daemon_requests) {
             self.to_client.push_back(cancel(&ours));
@@ -94,7 +94,7 @@ impl PendingRelayRequests {
         self.waiting.extend(closing.into_values().map(QueuedForDaemon::Close));
     }
 
-    /// There will be no other connection.
+    /// Fails everything, because there will be no other connection.
     pub(in crate::cli::acp) fn give_up(&mut self, why: &str) {
         self.lost(true);
         self.link = RelayLinkState::Dead(why.to_owned());
@@ -104,7 +104,7 @@ impl PendingRelayRequests {
         }
     }
 
-    /// A request of our own whose answer tells nothing new.
+    /// Sends a request of our own whose answer is ignored.
     fn ask(&mut self, method: &str, params: &Json) {
         let id = self.own_id();
         self.priority.push_back(jsonrpc::request(&id, method, params));

@@ -2,6 +2,7 @@
 
 use std::collections::BTreeSet;
 
+use serde::Serialize;
 use serde_json::{Value, json};
 
 use super::cut::{clip, cut};
@@ -16,19 +17,11 @@ pub(in crate::slack) struct Button {
     confirm: Option<ConfirmDialog>,
 }
 
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
+#[serde(rename_all = "snake_case")]
 pub(in crate::slack) enum ButtonStyle {
     Primary,
     Danger,
-}
-
-impl ButtonStyle {
-    const fn as_str(self) -> &'static str {
-        match self {
-            Self::Primary => "primary",
-            Self::Danger => "danger",
-        }
-    }
 }
 
 /// Asked once more before a button does anything.
@@ -49,7 +42,7 @@ impl ConfirmDialog {
             "text": text.json(block_limits::CONFIRM_TEXT),
             "confirm": self.yes.json(block_limits::CONFIRM_BUTTON),
             "deny": PlainText::new("Cancel").json(block_limits::CONFIRM_BUTTON),
-            "style": style.as_str(),
+            "style": style,
         })
     }
 }
@@ -78,7 +71,7 @@ impl Button {
             button["value"] = cut(&self.value, block_limits::VALUE).into();
         }
         if let Some(style) = self.style {
-            button["style"] = style.as_str().into();
+            button["style"] = json!(style);
         }
         if let Some(confirm) = &self.confirm {
             button["confirm"] = confirm.json();

@@ -87,7 +87,7 @@ impl InteractionHandler {
                 return Ok(());
             }
             ThreadCommand::Verbosity(verbosity) => {
-                let set = self.0.store.slack_set_verbosity(thread.session, verbosity.as_str()).await;
+                let set = self.0.store.slack_set_verbosity(thread.session, &verbosity.to_string()).await;
                 set.map_err(|_| Retry)?;
                 return self.acknowledge(said, thread).await;
             }

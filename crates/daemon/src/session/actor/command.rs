@@ -1,4 +1,4 @@
-//! Operators' commands to one session: a command is committed as a whole, or changes nothing.
+//! Commands of operators to one session. A command is committed as a whole, or changes nothing.
 
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::Arc;
@@ -15,7 +15,7 @@ use intercom_types::{AgentCommand, Event, NewEvent, PromptId};
 
 static FAILED_COMMANDS: AtomicU64 = AtomicU64::new(0);
 
-/// The commands of operators at which this daemon has failed since its start. More than none is a bug of ours.
+/// Returns the number of commands at which this daemon has panicked since its start. More than none is a bug of ours.
 pub fn failed_commands() -> u64 {
     FAILED_COMMANDS.load(Ordering::Relaxed)
 }
@@ -30,26 +30,29 @@ struct AcceptedCommand {
 }
 
 impl SessionActor {
-    /// Takes a command of an operator. If the daemon fails at it, the operator gets an error and the session goes on as
-    /// before.
+    /// Carries out a command of an operator. If the daemon panics at it, the operator gets an error and the session
+    /// continues as before.
     pub(super) async fn command(&mut self, input: SessionInput) -> Result<CommandOutcome, CommandError> {
+        // Copies, because a command must change nothing if it panics, or if the store refuses the write.
         let (before, driver) = (self.state.clone(), self.plan.driver.clone());
-        // Unwind safe: what was changed is put back, and nothing else is touched.
+        // Unwind safe: state and driver are replaced by their copies, and the closure touches nothing else.
         let accepted = match catch_unwind(AssertUnwindSafe(|| self.accept(input))) {
             Ok(accepted) => accepted?,
             Err(panic) => {
                 let cause = cause_of(&*panic);
                 FAILED_COMMANDS.fetch_add(1, Ordering::Relaxed);
-                tracing::error!(%cause, "failed at a command, and took it back");
+                tracing::error!(%cause, "a command failed and was undone");
                 (self.state, self.plan.driver) = (before, driver);
                 return Err(CommandError::Failed(cause));
             }
         };
         let AcceptedCommand { write, todo, prompt, set, starts } = accepted;
         failpoint::visit("command.stepped");
+        // One attempt only: the caller waits and can decide to retry, and while a write hangs nothing else is handled.
         if let Err(error) = self.store.write(Arc::new(write)).await {
             (self.state, self.plan.driver) = (before, driver);
             return Err(match error {
+                // The ledger's compare-and-set found that the request is not pending any more.
                 StoreError::Conflict(_) => CommandError::Refused(CommandRefusal::NotOpen),
                 error => CommandError::Store(error),
             });
@@ -57,6 +60,8 @@ impl SessionActor {
         self.launch = None;
         self.unrecorded.clear();
         failpoint::visit("command.committed");
+        // Registered before anything is performed, so that no acknowledgement can come first. A command without a
+        // message drops its sender, which ends the caller's wait at once.
         let (on_its_way, arrival) = ArrivalWatch::new();
         let last = todo.iter().rev().find_map(|todo| match todo {
             AfterCommit::Send { n, .. } => Some(*n),

@@ -1,5 +1,5 @@
-//! Host calls of the agent: files run one after the other, terminals in parallel, and nobody waits for
-//! either.
+//! Host calls of the agent: files are handled one after the other, terminals in parallel, and the session never waits
+//! for either.
 
 use std::collections::{BTreeMap, VecDeque};
 use std::time::Duration;
@@ -31,22 +31,22 @@ pub(super) enum HostCallReport {
 
 #[derive(Debug, Default)]
 pub(super) struct RunningHostCalls {
-    /// Files are read and written in the order in which they were asked for. Bounded by the session's state.
+    /// Files are read and written in the order of the requests. Bounded by the session's state.
     files: VecDeque<(RequestId, HostCallJob)>,
     busy: bool,
     terminals: BTreeMap<String, TerminalHandle>,
     running: JoinSet<HostCallReport>,
-    /// The commands that wait to hear that an approved host call has been performed and answered.
+    /// The commands that wait until an approved host call was performed and answered.
     waiting: Vec<(ClearanceId, DeliverySender)>,
 }
 
 impl RunningHostCalls {
-    /// `None` if nothing is being done.
+    /// Returns the next report; `None` if no host call runs.
     pub(super) async fn next(&mut self) -> Option<HostCallReport> {
         loop {
             match self.running.join_next().await? {
                 Ok(report) => return Some(report),
-                Err(error) => tracing::error!(%error, "something that was done for an agent failed"),
+                Err(error) => tracing::error!(%error, "a host call panicked"),
             }
         }
     }
@@ -57,14 +57,16 @@ impl RunningHostCalls {
 }
 
 impl SessionActor {
-    /// An errand is looked at before it is recorded.
+    /// Assesses a host call before it is recorded.
     pub(super) async fn assess_host_call(&self, call: HostCall) -> SessionInput {
         let assessor = std::sync::Arc::clone(&self.plan.assessor);
         let (spec, asked) = (self.state.spec().clone(), call.clone());
+        // On a blocking thread, with a time limit: resolving a path may hang on a network file system. A call that
+        // cannot be assessed is refused rather than performed.
         let assessing = tokio::task::spawn_blocking(move || host_call::assess(&*assessor, &spec, &asked));
         let assessment = tokio::time::timeout(super::ASSESSING, assessing).await.ok().and_then(Result::ok);
         let assessment = assessment.unwrap_or_else(|| {
-            HostCallAssessment::Refused(HostCallError::failed("it could not be looked at in time"))
+            HostCallAssessment::Refused(HostCallError::failed("it could not be checked in time"))
         });
         SessionInput::HostCall(Box::new(call), Box::new(assessment))
     }
@@ -81,17 +83,18 @@ impl SessionActor {
     }
 
     fn next_file(&mut self) {
+        // One file at a time, in the order of the requests: a read after a write must see the write.
         if self.host_calls.busy {
             return;
         }
         let Some((request, job)) = self.host_calls.files.pop_front() else { return };
         self.host_calls.busy = true;
         let workspace = self.state.spec().workspace.clone();
+        // Not awaited here: the session stays responsive, and the result comes back as a report.
         self.host_calls.running.spawn(async move {
             failpoint::visit("host_call.begun");
             let performing = tokio::task::spawn_blocking(move || host_call::perform(&workspace, &job));
-            let result =
-                performing.await.unwrap_or_else(|_| Err(HostCallError::failed("intercom failed at it")));
+            let result = performing.await.unwrap_or_else(|_| Err(HostCallError::failed("intercom failed")));
             failpoint::visit("host_call.performed");
             HostCallReport::File { request, result }
         });
@@ -104,11 +107,12 @@ impl SessionActor {
         let spec =
             spec.and_then(|agent| terminals::spec(agent, &self.state.spec().workspace, run, &runtime_dir));
         let limit = self.plan.startup_timeout;
+        // The handle exists before the process, so that a kill or a release during the start finds it.
         self.host_calls
             .terminals
             .insert(id.clone(), TerminalHandle::new(runtime_dir.clone(), run.output_limit));
         self.host_calls.running.spawn(async move {
-            // An earlier daemon may have started it and died before it could say so.
+            // An earlier daemon may have started it and died before that was recorded.
             let found = if runtime_dir.dir.exists() {
                 AgentProcess::find(&session, &runtime_dir, output_start(&runtime_dir)).await
             } else {
@@ -146,6 +150,7 @@ impl SessionActor {
     }
 
     pub(super) async fn reported(&mut self, report: HostCallReport) {
+        // Looked up first: recording the result forgets the call.
         let clearance = self.clearance_of(&report);
         let input = self.report_to_input(report);
         self.absorb(vec![input], None).await;
@@ -153,6 +158,7 @@ impl SessionActor {
         let waiting = &mut self.host_calls.waiting;
         let waiting: Vec<_> = waiting.extract_if(.., |(id, _)| *id == clearance).collect();
         if let Some(n) = self.state.answer_to(clearance) {
+            // The decision has arrived once the answer of the call has, so these commands now wait for that message.
             self.replies.arrivals.extend(waiting.into_iter().map(|(_, on_its_way)| (n, on_its_way)));
         }
     }
@@ -169,6 +175,8 @@ impl SessionActor {
     fn report_to_input(&mut self, report: HostCallReport) -> SessionInput {
         match report {
             HostCallReport::File { request, result } => {
+                // The next file starts before this result is recorded: the two are independent, and calls stay in
+                // order.
                 self.host_calls.busy = false;
                 self.next_file();
                 SessionInput::HostCallDone { request, result: Box::new(result) }
@@ -207,8 +215,8 @@ impl SessionActor {
         }
     }
 
-    /// Resumes the host calls that were under way when an earlier daemon ended: terminals are found again,
-    /// and pending calls are performed.
+    /// Resumes the host calls that ran when an earlier daemon ended: terminals are found again, and pending calls are
+    /// performed.
     pub(super) async fn resume_host_calls(&mut self) {
         let session = self.state.id().to_string();
         let known: Vec<(String, u64)> =
@@ -226,12 +234,14 @@ impl SessionActor {
                 }
             }
         }
+        // Repeating a call that was already performed is harmless: a write checks the file, and a terminal is found by
+        // its directory.
         for (request, job) in self.state.unfinished_host_calls() {
             self.start_host_call(request, job);
         }
     }
 
-    /// The agent has gone: what is being done is finished, and no terminal outlives it.
+    /// Finishes the running host calls after the agent's exit; no terminal outlives the agent.
     pub(super) async fn finish_host_calls(&mut self) {
         let mut patience = self.plan.ladder.after_sigterm + FINISHING;
         loop {
@@ -244,7 +254,7 @@ impl SessionActor {
                     patience = FINISHING;
                 }
                 Err(_) => {
-                    tracing::error!("something that is done for an agent does not end");
+                    tracing::error!("a host call does not end; it is abandoned");
                     break;
                 }
             }
@@ -252,13 +262,13 @@ impl SessionActor {
         self.host_calls = RunningHostCalls::default();
     }
 
-    /// Nothing more can be recorded, and nothing is left behind.
+    /// Kills the terminals when nothing more can be recorded, so that nothing is left behind.
     pub(super) async fn abandon_host_calls(&mut self) {
         self.host_calls.terminals.values().for_each(TerminalHandle::kill);
         while let Ok(Some(_)) = tokio::time::timeout(FINISHING, self.host_calls.next()).await {}
     }
 
-    /// The agent has gone while nothing can be recorded: its terminals go all the same.
+    /// Ends the terminals after the agent's exit while nothing can be recorded.
     pub(super) async fn end_terminals_unrecorded(&self) {
         self.end_terminals();
         let patience = self.plan.ladder.after_sigterm + FINISHING;
@@ -267,10 +277,10 @@ impl SessionActor {
                 terminal.gone().await;
             }
         };
-        tokio::time::timeout(patience, gone).await.ok(); // whoever is left is ended with what is recorded next
+        tokio::time::timeout(patience, gone).await.ok(); // the rest is ended by `finish_host_calls`
     }
 
-    /// Those that were told before are not told again.
+    /// Ends the terminals that still run. Those that have ended are not signalled again.
     pub(super) fn end_terminals(&self) {
         for terminal in self.host_calls.terminals.values().filter(|terminal| !terminal.over) {
             if self.state.stopping() == Some(StopMode::Kill) {

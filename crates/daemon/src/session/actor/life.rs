@@ -1,4 +1,4 @@
-//! The process comes, is looked at, goes, and comes again.
+//! The life of the process: found, started, looked at, restarted, ended.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -13,35 +13,36 @@ use intercom_host::{AgentProcess, ProcessExit};
 use intercom_store::{IdLookup as Stored, OutgoingChange};
 use intercom_types::{Delivery, PromptBody};
 
-/// The time that a look at an agent's processes may take before it counts as blind.
+/// The time limit of a look at the agent's processes; after that, their activity counts as unknown.
 const LOOKING: Duration = Duration::from_secs(2);
 
 impl SessionActor {
-    /// Goes on where an earlier daemon stopped.
+    /// Continues with a process that an earlier daemon started.
     pub(super) async fn take_up(&mut self, found: FoundProcess) {
         self.mailbox.publish(found.process.observer());
         (self.output.consumed, self.output.committed) = (found.consumed, found.consumed);
         let pid = found.process.identity.pid;
         self.process = Some(found.process);
-        // It may have been started and not recorded.
+        // The earlier daemon may have died between the start and its record.
         if self.state.pid().is_none() {
             self.absorb(vec![SessionInput::Spawned { pid }], None).await;
         }
         self.absorb(vec![SessionInput::Found], None).await;
-        // What is not known to have arrived is sent again: it is taken once.
+        // Messages whose arrival is not known are sent again. The shim takes each number only once.
         let mut settled = Vec::new();
         if let Some(process) = &self.process {
             for (n, message) in found.outbox {
                 match process.arrived(n) {
                     None => process.send(n, message),
                     Some(true) => settled.push((n, None)),
-                    Some(false) => {} // its end says why
+                    Some(false) => {} // the exit settles it
                 }
             }
         }
         self.settle(settled).await;
         self.resume_host_calls().await;
-        // It may have been told to stop and died before it told the shim, which heeds the first time only.
+        // The earlier daemon may have recorded a stop and died before it told the shim. A repeated stop is harmless:
+        // the shim obeys the first only.
         if let Some(mode) = self.state.stopping() {
             self.perform(vec![AfterCommit::Stop(mode)]);
         }
@@ -58,14 +59,14 @@ impl SessionActor {
         match spawned {
             Ok(process) => {
                 let pid = process.identity.pid;
-                tracing::info!(pid, "the agent runs");
+                tracing::info!(pid, "the agent was started");
                 self.mailbox.publish(process.observer());
                 self.process = Some(process);
                 failpoint::visit("process.spawned");
                 self.absorb(vec![SessionInput::Spawned { pid }], Some(0)).await;
                 failpoint::visit("spawned.committed");
                 self.answer_start(Ok(()));
-                // What is told first may be what it was started for.
+                // The first message may be the prompt that caused the start: its sender waits for this delivery.
                 if let (Some(wake_reply), Some(n)) =
                     (self.replies.first_start.take(), self.state.under_way(u64::MAX).last())
                 {
@@ -76,14 +77,14 @@ impl SessionActor {
                 tracing::warn!(?cause, "the agent could not be started");
                 self.absorb(vec![SessionInput::SpawnFailed { cause: cause.clone() }], None).await;
                 if let Some(wake_reply) = self.replies.first_start.take() {
-                    wake_reply.send(Delivery::Failed(cause.clone())).ok(); // the caller may have gone
+                    wake_reply.send(Delivery::Failed(cause.clone())).ok(); // the caller may have hung up
                 }
                 self.answer_start(Err(StartError::SpawnFailed(cause)));
             }
         }
     }
 
-    /// Its process went with an earlier daemon, and took its status with it.
+    /// Records the end of a process that ended with an earlier daemon, without a known exit status.
     pub(super) async fn lost(&mut self, reason: String) {
         self.resume_host_calls().await;
         self.finish_host_calls().await;
@@ -98,10 +99,10 @@ impl SessionActor {
         self.answer_start(Ok(()));
     }
 
-    /// A look at what its processes do. On a thread of its own: the system may take its time.
+    /// Looks at the activity of the agent's processes, on a blocking thread because the system may be slow.
     pub(super) async fn look(&mut self) {
         let observer = self.process.as_ref().map(AgentProcess::observer);
-        // One that hangs is not joined by others.
+        // A look that hangs is awaited again instead of a second one: hanging threads must not pile up.
         let mut look =
             self.looking.take().unwrap_or_else(|| tokio::task::spawn_blocking(move || observer?.activity()));
         let seen = tokio::time::timeout(LOOKING, &mut look).await;
@@ -112,7 +113,7 @@ impl SessionActor {
         self.absorb(vec![SessionInput::Watch(seen.map(Box::new))], None).await;
     }
 
-    /// Without a process, until it is time for the next one, or somebody has the first one started.
+    /// Waits without a process until the next restart is due, or until a command starts the first process.
     pub(super) async fn rest(&mut self) {
         let leave = self.leave.clone();
         tokio::select! {
@@ -120,7 +121,7 @@ impl SessionActor {
             Some(message) = self.mailbox.inbox.recv() => {
                 self.serve(message).await;
                 if self.state.is_waking() {
-                    self.plan = (Arc::clone(&self.plan.next_plan))(self.state.generation()); // as it is configured now
+                    self.plan = (Arc::clone(&self.plan.next_plan))(self.state.generation()); // as configured now
                     self.spawn().await;
                 }
             }
@@ -129,14 +130,14 @@ impl SessionActor {
         }
     }
 
-    /// The next generation, with nothing left of the last.
+    /// Starts the next generation. Buffers, offsets and message numbers begin anew.
     pub(super) async fn restart(&mut self) {
         let repeats = self.watch_policy().restart.repeat_prompt;
         let prompt = match self.state.unfinished().filter(|_| repeats) {
             None => None,
             Some(id) => match (self.store.prompt(id.to_string()).await, self.store.content(id).await) {
                 (Ok(Stored::One(prompt)), Ok(content)) => Some(PromptBody { text: prompt.text, content }),
-                _ => None, // it is not told twice rather than not started
+                _ => None, // better started without the prompt than not started
             },
         };
         let next_plan = Arc::clone(&self.plan.next_plan);
@@ -145,13 +146,13 @@ impl SessionActor {
             self.plan.driver.inherit(self.state.driver());
         }
         self.output = OutputCursor::default();
-        self.replies.arrivals.clear(); // numbers begin anew
+        self.replies.arrivals.clear(); // message numbers begin anew
         self.absorb(vec![SessionInput::Restart { prompt }], None).await;
         failpoint::visit("restart.committed");
         self.spawn().await;
     }
 
-    /// The process is gone: what it had said before is made into events first.
+    /// Records the end of the process, after all of its output.
     pub(super) async fn exited(&mut self, process_exit: ProcessExit) {
         while let Some(chunk) = match &mut self.process {
             Some(process) => process.output.recv().await,
@@ -176,7 +177,7 @@ impl SessionActor {
             self.digest_lines(frames.into_iter().map(|frame| OutputLine { frame, end }).collect()).await;
         }
         let ProcessExit { exit, reason, steps, killed, stderr_tail, written, rescued } = process_exit;
-        // What was in its pipe by then has arrived, whether we were told or not.
+        // The shim has written these messages to the agent's stdin, even if no acknowledgement came.
         self.settle(self.state.under_way(written).map(|n| (n, None)).collect()).await;
         self.replies.stopped = StopOutcome { steps: steps.clone(), killed, unrecorded: false };
         failpoint::visit("exit.heard");

@@ -1,4 +1,4 @@
-//! The commands that others send to a session, carried out one after the other.
+//! Commands of others to a session, carried out one after the other.
 
 use intercom_types::StopMode;
 use tokio::sync::oneshot;
@@ -13,9 +13,10 @@ impl SessionActor {
         match message {
             SessionCommand::Command { input, reply } => {
                 let result = self.command(input).await;
-                reply.send(result).ok(); // the caller may have gone
+                reply.send(result).ok(); // the caller may have hung up
             }
             SessionCommand::Stop { mode, by, reply } => self.stop(mode, by, reply).await,
+            // Without a process there is nothing to stop: the task ends, and the session waits for the next daemon.
             SessionCommand::Drain { reply, .. } if self.state.is_deferred() => {
                 self.leave.cancel();
                 self.replies.stoppers.push(reply);
@@ -23,7 +24,7 @@ impl SessionActor {
             SessionCommand::Drain { by, reply } => self.stop(StopMode::Stop, by, reply).await,
             SessionCommand::Agent { input, plan, reply } => {
                 let result = self.another_agent(input, *plan).await;
-                reply.send(result).ok(); // the caller may have gone
+                reply.send(result).ok(); // the caller may have hung up
             }
         }
     }
@@ -36,12 +37,13 @@ impl SessionActor {
     ) {
         match self.command(SessionInput::Stop { mode, by: by.clone() }).await {
             Ok(_) => self.replies.stoppers.push(reply),
+            // A stop must work on a full disk, too.
             Err(CommandError::Store(StoreError::Unavailable(_))) => self.stop_unrecorded(mode, by, reply),
             Err(error) => drop(reply.send(Err(error))),
         }
     }
 
-    /// Replaces the plan while the session has had no process; the stored launch description changes with it.
+    /// Replaces the plan of a session that has had no process; the stored launch description changes with it.
     async fn another_agent(
         &mut self,
         input: SessionInput,

@@ -1,8 +1,8 @@
 //! The agent's output: cut into lines, decoded, stepped and recorded.
 //!
-//! A line at which we panic costs itself only. The batch is undone and taken line by line; the line that cannot be taken is
-//! rejected, loudly, and its sender does not wait in vain. Log first holds throughout: nothing of an attempt that failed
-//! was written or performed.
+//! A panic at a line costs that line only. The batch is undone and repeated line by line; the line that panics is
+//! rejected with an error in the log, and a request in it is answered with an error. Log first holds throughout: a
+//! failed attempt has written and performed nothing.
 
 use std::any::Any;
 use std::panic::AssertUnwindSafe;
@@ -20,17 +20,17 @@ use intercom_types::AgentMessage;
 use intercom_wire::driver::Driver;
 use intercom_wire::frame::Frame;
 
-/// A panic's own words are cut to this: they go into the log.
+/// The maximum length of a panic's message, because it goes into the log.
 const MAX_CAUSE_CHARS: usize = 200;
 
 static QUARANTINED_LINES: AtomicU64 = AtomicU64::new(0);
 
-/// The lines of agents at which this daemon has failed since its start. More than none is a bug of ours.
+/// Returns the number of lines at which this daemon has panicked since its start. More than none is a bug of ours.
 pub fn quarantined_lines() -> u64 {
     QUARANTINED_LINES.load(Ordering::Relaxed)
 }
 
-/// One line of the agent's, and how far its output is consumed with it.
+/// One line of the agent, and the offset in its output behind it.
 #[derive(Debug)]
 pub(super) struct OutputLine {
     pub(super) frame: Frame,
@@ -41,9 +41,9 @@ pub(super) struct OutputLine {
 #[derive(Debug, Clone, Copy)]
 enum LineHandling<'a> {
     Normal,
-    /// It is rejected for this reason, and counts as a failure of what it was about.
+    /// Rejected for this reason; the request in it counts as failed.
     Failed(&'a str),
-    /// It is rejected for this reason, and nothing else.
+    /// Rejected for this reason, without any other effect.
     Dropped(&'a str),
 }
 
@@ -57,25 +57,25 @@ struct StepCheckpoint {
 /// The agent's output, as far as it was read.
 #[derive(Debug, Default)]
 pub(super) struct OutputCursor {
-    /// Output that has not been made into events yet.
+    /// Output without its events so far.
     pub(super) buf: BytesMut,
-    /// The offset up to which whole messages have been read.
+    /// The offset up to which whole messages were read.
     pub(super) consumed: u64,
-    /// The offset up to which the log goes; blank lines leave nothing in it.
+    /// The offset up to which the log goes. Behind `consumed` after blank lines, which leave nothing in the log.
     pub(super) committed: u64,
-    /// Taken by the framer for a message that is not whole yet: to be read again by the next daemon.
+    /// The number of bytes that the framer took for an incomplete message; the next daemon must read them again.
     pub(super) held_bytes: u64,
-    /// `buf` may hold another whole message.
+    /// True if `buf` may hold another whole message.
     pub(super) more: bool,
     pub(super) rejections: u32,
 }
 
-/// Everything that lines have come to, ready to be recorded; `None` if they mean nothing. How far blank lines go is
-/// recorded with the next one that is not.
+/// The effects of lines, ready to be recorded; `None` if there are none. The offset behind blank lines is recorded with
+/// the next write.
 type PreparedWrite = Option<(SessionWrite, Vec<AfterCommit>)>;
 
 impl SessionActor {
-    /// Makes a bounded number of messages in `buf` into events.
+    /// Turns a bounded number of messages in `buf` into events.
     pub(super) async fn digest(&mut self) {
         let mut lines = Vec::new();
         self.output.more = false;
@@ -91,29 +91,32 @@ impl SessionActor {
                 break;
             }
         }
-        // A message longer than the journal may grow cannot wait for its end. Killed in the middle of it, the next daemon
-        // takes the rest for another line that is no use.
+        // A message that may outgrow the journal cannot be held until its end: the journal could not be trimmed, and
+        // the agent would wait for ever. If the daemon is killed in the middle of it, the next one rejects the rest as
+        // a line.
         if self.output.held_bytes >= self.plan.runtime_dir.journal_cap_bytes / 2 {
             self.output.consumed += std::mem::take(&mut self.output.held_bytes);
         }
         self.digest_lines(lines).await;
+        // Blank lines record nothing, so a flood of them would never move the offset, and the journal would fill up.
         if self.output.consumed >= self.output.committed + BATCH_BYTES as u64 {
             self.output.committed = self.output.consumed;
             self.absorb(Vec::new(), Some(self.output.consumed)).await;
         }
     }
 
-    /// Records what these lines mean.
+    /// Records the events of these lines.
     pub(super) async fn digest_lines(&mut self, lines: Vec<OutputLine>) {
         let Some(end) = lines.last().map(|line| line.end) else { return };
+        // One copy per batch contains a panic; without batches there would be one per line.
         let before = self.checkpoint();
         match self.attempt(&lines, LineHandling::Normal).await {
             Ok(prepared) => {
-                drop(lines); // they may be long, and the store may take its time
+                drop(lines); // they may be long, and the store may be slow
                 self.record(prepared, end).await;
             }
             Err(cause) => {
-                tracing::error!(%cause, "failed at the agent's output; it is taken line by line");
+                tracing::error!(%cause, "a panic at the agent's output; it is repeated line by line");
                 self.go_back_to(before);
                 for line in lines {
                     self.digest_one(line).await;
@@ -133,14 +136,15 @@ impl SessionActor {
         QUARANTINED_LINES.fetch_add(1, Ordering::Relaxed);
         let reason = format!("intercom failed at this line, which is a bug in intercom: {cause}");
         tracing::error!(%cause, line.end = end, "a line of the agent is quarantined");
+        // First with an answer to its sender, who would otherwise wait for ever; if that panics too, without one.
         for handling in [LineHandling::Failed(&reason), LineHandling::Dropped(&reason)] {
             self.go_back_to(before.clone());
             match self.attempt(&line, handling).await {
                 Ok(prepared) => return self.record(prepared, end).await,
-                Err(cause) => tracing::error!(%cause, "failed again, without the line"),
+                Err(cause) => tracing::error!(%cause, "a panic also without the line"),
             }
         }
-        // The session cannot even say that it failed: it ends, which its supervisor sees to.
+        // Not even the rejection can be recorded, so the session ends: the supervisor catches this panic.
         panic!("{reason}");
     }
 
@@ -152,13 +156,13 @@ impl SessionActor {
         (self.state, self.plan.driver) = (before.state, before.driver);
     }
 
-    /// Everything up to the commit. After a failure, state and driver are somewhere in the middle.
+    /// Prepares everything up to the commit. After a panic, state and driver are inconsistent and must be restored.
     async fn attempt(
         &mut self,
         lines: &[OutputLine],
         handling: LineHandling<'_>,
     ) -> Result<PreparedWrite, String> {
-        // Unwind safe: what was changed is put back, and nothing else is touched.
+        // Unwind safe: the caller restores state and driver, and nothing else is touched.
         AssertUnwindSafe(self.prepare(lines, handling))
             .catch_unwind()
             .await
@@ -187,12 +191,12 @@ impl SessionActor {
                 };
                 let settings = self.plan.step_settings(&watch_policy, spent_elsewhere);
                 if let Err(refused) = commit::step(&mut self.state, settings, input, &mut effects) {
-                    tracing::error!(%refused, "what happened was refused");
+                    tracing::error!(%refused, "an event was refused");
                 }
             }
             inspect("line.stepped", line, handling);
         }
-        // Not made in vain: a write takes what has changed since the last one with it.
+        // Only called when there is something to write: it takes all changes since the last write with it.
         means_something.then(|| {
             self.warn(&effects);
             self.write(effects, Vec::new(), lines.last().map(|line| line.end))
@@ -209,14 +213,14 @@ impl SessionActor {
     }
 }
 
-/// Lets a test fail here, at a line that it names.
+/// A point at which a test can cause a panic at a chosen line.
 fn inspect(point: &str, line: &OutputLine, handling: LineHandling<'_>) {
     if let (Frame::Text(text), LineHandling::Normal) = (&line.frame, handling) {
         failpoint::inspect(point, text);
     }
 }
 
-/// A panic's own words.
+/// Returns a panic's message.
 pub(super) fn cause_of(panic: &(dyn Any + Send)) -> String {
     let words = panic.downcast_ref::<String>().map(String::as_str).or(panic.downcast_ref::<&str>().copied());
     words.unwrap_or("a panic without a message").chars().take(MAX_CAUSE_CHARS).collect()

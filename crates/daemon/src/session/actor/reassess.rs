@@ -1,10 +1,10 @@
-//! Pending clearances under another policy: after a reload, a new grant, or a start of the daemon.
+//! Reassessment of pending clearances after a change of policy: a reload, a new grant, or a start of the daemon.
 //!
 //! ```text
 //!   policy changes ──► task: reads the pending clearances, assesses each ──► rulings ──► the session decides them
 //! ```
-//! Assessing follows links on a file system that may take its time, so the session does not wait for it. Rulings of a policy
-//! that has changed meanwhile are dropped: the change starts another task. A daemon that dies in between has decided
+//! Assessing follows links on a file system that may be slow, so the session does not wait for it. Rulings of a policy
+//! that has changed meanwhile are dropped: that change starts another task. A daemon that dies in between has decided
 //! nothing, and the next one begins with such a task.
 
 use std::sync::Arc;
@@ -18,18 +18,18 @@ use intercom_failpoint as failpoint;
 use intercom_store::{ClearanceFilter, Store, StoreError};
 use intercom_types::{Clearance, ClearanceId, ClearanceStatus, Outcome, Ruling};
 
-/// Clearances that are read in one go.
+/// The number of clearances in one read.
 const PAGE: usize = 200;
 
-/// The watch over the policy in force, and the task that applies it to pending clearances.
+/// The version of the policy in force, and the task that applies it to pending clearances.
 pub(super) struct PolicyReassessment {
     policy: watch::Receiver<u64>,
     task: Option<AbortOnDropHandle<Vec<(ClearanceId, Ruling)>>>,
-    /// The version of the policy that the task assesses by.
+    /// The version of the policy that the running task applies.
     version: u64,
 }
 
-/// A step of it.
+/// A step of the reassessment.
 pub(super) enum ReassessmentStep {
     PolicyChanged,
     /// The pending clearances that policy decides.
@@ -38,7 +38,7 @@ pub(super) enum ReassessmentStep {
 
 impl PolicyReassessment {
     pub(super) fn new(mut policy: watch::Receiver<u64>) -> Self {
-        policy.mark_changed(); // a change that an earlier daemon did not come to
+        policy.mark_changed(); // an earlier daemon may have died before it applied a change
         Self { policy, task: None, version: 0 }
     }
 
@@ -53,13 +53,14 @@ impl PolicyReassessment {
             };
             tokio::select! {
                 biased;
+                // Biased: a change makes a result that is ready at the same time outdated.
                 Ok(()) = self.policy.changed() => return ReassessmentStep::PolicyChanged,
                 rulings = finished => {
                     self.task = None;
                     match rulings {
                         Ok(rulings) if *self.policy.borrow() == self.version => return ReassessmentStep::Ruled(rulings),
                         Ok(_) => {} // the change is the next step
-                        Err(error) => tracing::error!(%error, "pending clearances could not be assessed again"),
+                        Err(error) => tracing::error!(%error, "pending clearances could not be reassessed"),
                     }
                 }
             }
@@ -105,6 +106,7 @@ async fn assess_pending(
             }
         }
     };
+    // One after the other: this runs beside the session, and must not occupy all blocking threads.
     let mut rulings = Vec::new();
     for clearance in pending {
         let (assessor, spec, id) = (Arc::clone(&assessor), spec.clone(), clearance.id);
@@ -112,13 +114,13 @@ async fn assess_pending(
         match tokio::time::timeout(ASSESSING, assessing).await {
             Ok(Ok(ruling)) if ruling.outcome != Outcome::Ask => rulings.push((id, ruling)),
             Ok(Ok(_)) => {}
-            _ => tracing::error!(clearance = %id, "it could not be assessed again: people decide"),
+            _ => tracing::error!(clearance = %id, "a clearance could not be reassessed; people decide"),
         }
     }
     rulings
 }
 
-/// All of them, oldest first.
+/// Returns all pending clearances of the session, oldest first.
 async fn pending(store: &Store, spec: &SessionSpec) -> Result<Vec<Clearance>, StoreError> {
     let filter = ClearanceFilter { status: Some(ClearanceStatus::Pending), session: Some(spec.id) };
     let (mut found, mut before) = (Vec::new(), None);

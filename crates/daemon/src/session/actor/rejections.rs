@@ -6,11 +6,11 @@ use intercom_redact::redact;
 use intercom_types::event::LineRejected;
 use intercom_types::{Event, LineRejection, NewEvent};
 
-/// Unusable lines that are worth a warning each, per process; the rest is in the log only.
+/// The number of rejected lines per process that cause a warning each; the rest is in the log only.
 const LOUD_REJECTIONS: u32 = 20;
 
 impl SessionActor {
-    /// Says which lines were no use, whoever found that out.
+    /// Logs a warning for each rejected line, whether the driver or the state machine rejected it.
     pub(super) fn warn(&mut self, effects: &[StepEffect]) {
         for effect in effects {
             if let StepEffect::Record(NewEvent {

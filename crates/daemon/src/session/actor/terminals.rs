@@ -1,5 +1,5 @@
-//! Terminals: commands that are run for the agent, each under a shim of its own, so that they outlive the daemon with
-//! their session, and end with it.
+//! Terminals: commands that run for the agent, each under a shim of its own. They outlive the daemon together with
+//! their session, and end with the session.
 
 use std::ffi::OsString;
 use std::path::Path;
@@ -17,22 +17,22 @@ use intercom_host::{
 };
 use intercom_types::Exit;
 
-/// The number of bytes that a terminal may write ahead of us before it waits.
+/// The maximum number of bytes that a terminal may write before they are read; then it waits.
 const AHEAD_BYTES: u64 = 16 << 20;
-/// Both streams in one, as on a terminal, and nothing to read.
+/// Standard output and standard error in one stream, as on a terminal, and no input.
 const EXEC: &str = "exec \"$@\" </dev/null 2>&1";
 const LINE: &str = "exec </dev/null 2>&1\n";
 
-/// The session's end of a terminal. Dropping it leaves the command alone.
+/// The session's handle of a terminal. Dropping it leaves the command running.
 #[derive(Debug)]
 pub(super) struct TerminalHandle {
     pub(super) runtime_dir: RuntimeDir,
     pub(super) over: bool,
-    /// Held for the moment of adding to it or copying it.
+    /// Locked only to append to it or to copy it.
     tail: Arc<Mutex<OutputTail>>,
     end: CancellationToken,
     kill: CancellationToken,
-    /// Told when nothing is left of it; none before it runs.
+    /// Cancelled when all processes of the terminal are gone; `None` before the command runs.
     ended: Option<CancellationToken>,
 }
 
@@ -47,7 +47,7 @@ impl TerminalHandle {
         self.tail.lock().unwrap_or_else(PoisonError::into_inner).text(self.over)
     }
 
-    /// SIGTERM, and the time to heed it.
+    /// Sends SIGTERM, and SIGKILL after the grace period.
     pub(super) fn end(&self) {
         self.end.cancel();
     }
@@ -56,14 +56,14 @@ impl TerminalHandle {
         self.kill.cancel();
     }
 
-    /// Until nothing is left of it, if it runs.
+    /// Waits until all processes of the terminal are gone, if it has run.
     pub(super) async fn gone(&self) {
         if let Some(ended) = &self.ended {
             ended.cancelled().await;
         }
     }
 
-    /// Until it has ended and all of its output was read.
+    /// Waits for the end of the command and of its output.
     pub(super) fn watch(
         &mut self,
         id: String,
@@ -78,7 +78,7 @@ impl TerminalHandle {
             let mut take = move |chunk: &[u8]| {
                 tail.lock().unwrap_or_else(PoisonError::into_inner).push(chunk);
                 read += chunk.len() as u64;
-                // So much stays on disk as has to be shown after a restart.
+                // The journal keeps as much as has to be shown after a restart of the daemon.
                 read.saturating_sub(limit)
             };
             let (mut open, mut ending, mut killing) = (true, false, false);
@@ -97,13 +97,16 @@ impl TerminalHandle {
                         killing = true;
                         process.kill();
                     }
+                    // The shim obeys the first stop only, so it is sent once; a later kill still goes through.
                     () = end.cancelled(), if !ending && !killing => {
                         ending = true;
                         process.stop(gently(patience));
                     }
                 }
             };
+            // From here on the processes are gone, which is all that a stop waits for. The rest of the output follows.
             drop(ended);
+            // Without `consumed`: the shim has ended, so nobody is left to trim the journal.
             while let Some(chunk) = process.output.recv().await {
                 take(&chunk);
             }
@@ -130,7 +133,7 @@ fn gently(patience: Duration) -> StopLadder {
     }
 }
 
-/// Returns a terminal's runtime directory, below that of its session's process.
+/// Returns a terminal's runtime directory, below that of its session.
 pub(super) fn runtime_dir(of: &RuntimeDir, session: &str, id: &str, output_limit: u64) -> RuntimeDir {
     let generation = of.dir.file_name().unwrap_or_default().to_string_lossy().into_owned();
     RuntimeDir {
@@ -141,8 +144,7 @@ pub(super) fn runtime_dir(of: &RuntimeDir, session: &str, id: &str, output_limit
     }
 }
 
-/// Returns the specification of a terminal's process: it runs in the environment of its session's agent and
-/// under the same limits.
+/// Returns the process specification of a terminal: the environment and the limits are those of the agent.
 pub(super) fn spec(
     agent: &ProcessSpec,
     workspace: &Path,
@@ -166,7 +168,7 @@ pub(super) fn spec(
         args.extend([EXEC.into(), "sh".into(), program.into()]);
         args.extend(run.args.iter().map(Into::into));
     }
-    // Below the agent's own cgroup, what holds for that holds for this as well, and ends with it.
+    // Below the agent's own cgroup: the agent's limits include the terminal, and it ends with the agent.
     let group = agent.cgroup.as_ref().filter(|dir| dir.is_dir());
     Ok(ProcessSpec {
         session: agent.session.clone(),

@@ -13,7 +13,8 @@ use intercom_host::ProcessEvent;
 use intercom_store::StoreError;
 
 impl SessionActor {
-    /// The one thing that is done before it is recorded: the agent may be what fills the disk.
+    /// Performs a stop before it is recorded. No other command may do that: an agent that fills the disk would
+    /// otherwise be impossible to stop.
     pub(super) fn stop_unrecorded(
         &mut self,
         mode: StopMode,
@@ -22,7 +23,7 @@ impl SessionActor {
     ) {
         if self.state.is_ended() {
             let stopped = StopOutcome { unrecorded: true, ..self.replies.stopped.clone() };
-            reply.send(Ok(stopped)).ok(); // the caller may have gone
+            reply.send(Ok(stopped)).ok(); // the caller may have hung up
             return;
         }
         let mut effects = Vec::new();
@@ -36,7 +37,7 @@ impl SessionActor {
         self.unrecorded.extend(recorded);
         self.perform(if stop.is_empty() { Vec::new() } else { vec![AfterCommit::Stop(mode)] });
         self.replies.stoppers.push(reply);
-        // It may have gone meanwhile, or there was none.
+        // The process may have ended meanwhile, or there was none.
         if self.state.is_ended()
             || self.deferred_news.iter().any(|news| matches!(news, ProcessEvent::Exited(_)))
         {
@@ -44,15 +45,15 @@ impl SessionActor {
         }
     }
 
-    /// Those who wait for the end of the tree do not have to wait for the store as well.
+    /// Answers the callers that wait for the end of the process tree; they need not wait for the store as well.
     fn tell_stoppers(&mut self) {
         for reply in self.replies.stoppers.drain(..) {
             let stopped = StopOutcome { unrecorded: true, ..self.replies.stopped.clone() };
-            reply.send(Ok(stopped)).ok(); // the caller may have gone
+            reply.send(Ok(stopped)).ok(); // the caller may have hung up
         }
     }
 
-    /// Commands get their 503 while the store cannot be written; a stop is carried out all the same.
+    /// Refuses commands as unavailable (503) for the delay, and performs stops.
     pub(super) async fn refuse_for(&mut self, delay: Duration) {
         let deadline = tokio::time::sleep(delay);
         tokio::pin!(deadline);
@@ -68,8 +69,8 @@ impl SessionActor {
                 biased;
                 Some(message) = self.mailbox.inbox.recv() => match message {
                     SessionCommand::Command { reply, .. } | SessionCommand::Agent { reply, .. } => {
-                        let busy = StoreError::Unavailable("an earlier write is being tried again".to_owned());
-                        reply.send(Err(busy.into())).ok(); // the caller may have gone
+                        let busy = StoreError::Unavailable("an earlier write is being retried".to_owned());
+                        reply.send(Err(busy.into())).ok(); // the caller may have hung up
                     }
                     SessionCommand::Stop { mode, by, reply } => self.stop_unrecorded(mode, by, reply),
                     SessionCommand::Drain { by, reply } => self.stop_unrecorded(StopMode::Stop, by, reply),

@@ -176,7 +176,7 @@ fn lines_are_counted_from_one_and_a_missing_file_is_empty_to_who_wants_all_of_it
     assert_eq!(missing, HostCallResult::Read { text: String::new(), bytes: 0, missing: true });
     assert_eq!(read("none", Some(1), None).unwrap_err().code, FaultCode::NotFound);
     std::fs::write(spec.workspace.join("raw"), [0xff, 0xfe]).unwrap();
-    assert_eq!(read("raw", None, None).unwrap_err().why, "it is not text");
+    assert_eq!(read("raw", None, None).unwrap_err().why, "the file is not text");
 }
 
 #[test]

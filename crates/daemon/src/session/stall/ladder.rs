@@ -1,4 +1,4 @@
-//! The ladder of steps against a stall: gentlest first, each checked before the next, none twice.
+//! The ladder of steps against a stall: gentlest first, each verified before the next, none taken twice.
 
 use serde::{Deserialize, Serialize};
 
@@ -7,13 +7,13 @@ use intercom_types::{AgentCondition, LadderChoice, Rung, Situation, Time};
 
 use std::time::Duration;
 
-/// A stall that comes back within this goes on where the ladder was left.
+/// The time within which a new stall continues at the rung where the last one ended.
 const RELAPSE: Duration = Duration::from_hours(1);
 
-/// One stall, from when it was noticed until it is over.
+/// One stall, from its detection to its end.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub(crate) struct StallEpisode {
-    /// Since when nothing had happened.
+    /// The beginning of the quiet time.
     pub since: Time,
     /// The number of rungs already taken.
     climbed: usize,
@@ -25,12 +25,12 @@ pub(crate) struct StallEpisode {
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 pub(crate) struct PerformedStep {
     pub rung: Rung,
-    /// The how manieth of its kind.
+    /// Its number among the steps of its kind.
     pub attempt: usize,
     pub at: Time,
 }
 
-/// Where the ladder was left when a stall was over.
+/// The position on the ladder at the end of a stall.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 pub(super) struct StallRelapse {
     at: Time,
@@ -40,22 +40,22 @@ pub(super) struct StallRelapse {
 /// A move that follows from a look.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum LadderMove {
-    /// The last step has not helped.
+    /// The last step has had no effect.
     Failed(PerformedStep),
-    /// The next one is due: number, of how many.
+    /// The next step is due: the step, its number, and the number of all steps.
     Take(PerformedStep, usize, usize),
 }
 
-/// A stall is over, by the agent's own doing.
+/// The end of a stall without the help of people.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct StallRecovery {
     pub since: Time,
-    /// The step that it followed.
+    /// The last step before it.
     pub after: PerformedStep,
 }
 
 impl PerformedStep {
-    /// "nudge 2"
+    /// Returns the name with its number: "nudge 2".
     pub(crate) fn name(&self) -> String {
         match self.rung {
             Rung::Nudge => format!("nudge {}", self.attempt),
@@ -65,18 +65,18 @@ impl PerformedStep {
 }
 
 impl StallEpisode {
-    /// When the next step is due, if there is one.
+    /// Returns the time of the next step, if there is one.
     pub(super) fn due(&self, rungs: &[Rung]) -> Option<Time> {
         (!self.is_over() && !rungs.is_empty()).then_some(self.due)
     }
 
-    /// People have been told that nothing has helped.
+    /// Returns true if the last step, which hands over to people, was taken.
     fn is_over(&self) -> bool {
         self.last.is_some_and(|last| last.rung == Rung::Escalate)
     }
 }
 
-/// A process that is stopped reads nothing.
+/// Returns true if the step can have an effect: a stopped process reads nothing.
 fn helps(rung: Rung, state: Situation) -> bool {
     state != Situation::Gone || !matches!(rung, Rung::Nudge | Rung::Interrupt)
 }
@@ -90,28 +90,27 @@ impl ActivityTracker {
         }
     }
 
-    /// Everything was tried.
+    /// Returns true if every step was taken.
     pub(super) fn is_exhausted(&self, policy: &WatchPolicy) -> bool {
         self.episode.as_ref().is_some_and(|episode| episode.due(self.rungs(policy)).is_none())
     }
 
-    /// "nudged 1/2"
+    /// Returns the last step in words: "nudged 1/2".
     pub(super) fn done(&self, policy: &WatchPolicy) -> Option<String> {
         let PerformedStep { rung, attempt, .. } = self.episode.as_ref()?.last?;
         Some(match rung {
-            Rung::Alert => "people were told".to_owned(),
+            Rung::Alert => "people were alerted".to_owned(),
             Rung::Nudge => {
                 let all = self.rungs(policy).iter().filter(|rung| **rung == Rung::Nudge).count();
                 format!("nudged {attempt}/{}", all.max(attempt))
             }
             Rung::Interrupt => "interrupted".to_owned(),
             Rung::Restart => "restarted".to_owned(),
-            Rung::Escalate => "nothing has helped: over to you".to_owned(),
+            Rung::Escalate => "nothing has helped: please take over".to_owned(),
         })
     }
 
-    /// Returns the moves that are due against a stall: at most one step, after the report that the one before
-    /// has failed.
+    /// Returns the moves that are due: the report that the last step has failed, then at most one new step.
     pub(crate) fn climb(
         &mut self,
         condition: &AgentCondition,
@@ -135,7 +134,7 @@ impl ActivityTracker {
         if let Some(last) = episode.last.filter(|last| last.rung != Rung::Alert) {
             moves.push(LadderMove::Failed(last));
         }
-        // A ladder that has become shorter meanwhile still ends with people.
+        // A ladder that was shortened meanwhile must still end with people.
         let left = rungs.iter().enumerate().skip(episode.climbed.min(rungs.len() - 1));
         let next = left.into_iter().find(|(_, rung)| helps(**rung, condition.state));
         let (at, rung) = next.map_or((rungs.len() - 1, Rung::Escalate), |(at, rung)| (at, *rung));
@@ -148,7 +147,7 @@ impl ActivityTracker {
         moves
     }
 
-    /// It has come back to life: what it followed, if any step was taken.
+    /// Ends the stall; returns the step that it followed, if any was taken.
     pub(crate) fn recover(&mut self, now: Time) -> Option<StallRecovery> {
         let episode = self.episode.take()?;
         self.relapse = Some(StallRelapse { at: now, climbed: episode.climbed });
@@ -156,21 +155,21 @@ impl ActivityTracker {
         Some(StallRecovery { since: episode.since, after })
     }
 
-    /// Its processes have come back to work since the last step.
+    /// Returns true if its processes were active since the last step.
     pub(crate) fn has_stirred(&self) -> bool {
         self.episode
             .as_ref()
             .is_some_and(|episode| self.last_busy > Some(episode.last.map_or(episode.since, |last| last.at)))
     }
 
-    /// A person acts: the ladder begins anew. Whether it had been climbed.
+    /// Starts the ladder anew, because a person acts. Returns true if a step had been taken.
     pub(crate) fn reset(&mut self, now: Time) -> bool {
         self.record_sign_of_life(now);
         self.relapse = None;
         self.episode.take().is_some()
     }
 
-    /// No steps until then, from the first one afterwards. The clock goes on.
+    /// Suspends the ladder until then; it continues with its first step. The quiet time continues.
     pub(crate) fn snooze(&mut self, until: Option<Time>) {
         self.snoozed_until = until;
         (self.episode, self.relapse) = (None, None);
@@ -181,21 +180,21 @@ impl ActivityTracker {
         (self.episode, self.relapse) = (None, None);
     }
 
-    /// The stall that is being dealt with.
+    /// Returns the current stall.
     pub(crate) fn episode(&self) -> Option<&StallEpisode> {
         self.episode.as_ref()
     }
 
-    /// Its process was started again, and nobody has told it what to do: the last step is taken now, if it is there.
+    /// Takes the last step at once, if the ladder has it: the process was restarted, and nobody tells it what to do.
     pub(crate) fn give_up(&mut self, now: Time, policy: &WatchPolicy) -> Option<(PerformedStep, usize)> {
         let of = self.rungs(policy).len();
         let open = self.episode.take().is_some_and(|episode| !episode.is_over());
-        // Before the last step comes again, nothing else does.
+        // A relapse begins with the last step, because the others have failed.
         self.relapse = Some(StallRelapse { at: now, climbed: of.saturating_sub(1) });
         open.then_some((PerformedStep { rung: Rung::Escalate, attempt: 1, at: now }, of))
     }
 
-    /// The step that was taken does not count before this: it takes its time.
+    /// Moves the next deadline: the step that was taken needs time to take effect.
     pub(crate) fn postpone(&mut self, now: Time, policy: &WatchPolicy) {
         if let Some(episode) = &mut self.episode {
             episode.due = now.plus(policy.verify);

@@ -55,11 +55,11 @@ fn check(watch: &ActivityTracker, setting: &WatchSetting, expected: &str) {
 fn silence_with_nothing_running() {
     let quiet = |seconds| watched(seconds, |_| Some(asleep()));
     for (seconds, expected) in [
-        (20, "working: nothing said, its activity cannot be seen"),
-        (31, "quiet 31s: nothing said, nothing runs"),
-        (299, "quiet 4m: nothing said, nothing runs"),
-        (300, "stuck 5m: nothing said, nothing runs"),
-        (4000, "stuck 1h6m: nothing said, nothing runs"),
+        (20, "working: no output, its activity cannot be seen"),
+        (31, "quiet 31s: no output, nothing runs"),
+        (299, "quiet 4m: no output, nothing runs"),
+        (300, "stuck 5m: no output, nothing runs"),
+        (4000, "stuck 1h6m: no output, nothing runs"),
     ] {
         let (watch, setting) = quiet(seconds);
         check(&watch, &setting, expected);
@@ -71,9 +71,9 @@ fn one_look_is_not_enough_to_say_that_nothing_happens() {
     let mut watch = ActivityTracker::default();
     watch.record_sign_of_life(at(0));
     watch.look(Some(asleep()), at(1000), &watch_policy());
-    check(&watch, &setting(at(1000)), "quiet 16m: nothing said, nothing runs");
+    check(&watch, &setting(at(1000)), "quiet 16m: no output, nothing runs");
     watch.look(Some(asleep()), at(1010), &watch_policy());
-    check(&watch, &setting(at(1010)), "stuck 16m: nothing said, nothing runs");
+    check(&watch, &setting(at(1010)), "stuck 16m: no output, nothing runs");
 }
 
 #[test]
@@ -89,14 +89,10 @@ fn a_tool_that_runs_has_longer() {
     check(&watch, &setting, "stuck 10m: cargo test running 9m, no CPU");
     // Where its processes cannot be seen, it may be at work.
     let (watch, setting) = with_tool(7199, |_| None);
-    check(
-        &watch,
-        &setting,
-        "quiet 1h59m: cargo test running 1h58m, nothing said, its activity cannot be seen",
-    );
+    check(&watch, &setting, "quiet 1h59m: cargo test running 1h58m, no output, its activity cannot be seen");
     let (mut watch, setting) = with_tool(600, |_| Some(asleep()));
     watch.tool("1", "cargo test", false, at(500));
-    check(&watch, &setting, "stuck 10m: nothing said, nothing runs");
+    check(&watch, &setting, "stuck 10m: no output, nothing runs");
 }
 
 #[test]
@@ -109,14 +105,14 @@ fn a_busy_tree_is_at_work_but_not_for_ever() {
     let (watch, setting) = watched(7000 / 30 * 30, compiling);
     check(&watch, &setting, "working: rustc running 1h55m, busy");
     let (watch, setting) = watched(7200, compiling);
-    check(&watch, &setting, "stuck 2h: rustc running 1h59m, busy, but nothing said");
+    check(&watch, &setting, "stuck 2h: rustc running 1h59m, busy, but no output");
     // What began before the turn is no tool: a server of its own, for instance.
     let server = |_| {
         let children = vec![ChildProcess { is_part: false, name: "mcp".to_owned(), age_millis: 90_000_000 }];
         Some(ProcessActivity { children, ..asleep() })
     };
     let (watch, setting) = watched(330, server);
-    check(&watch, &setting, "stuck 5m: nothing said, nothing runs");
+    check(&watch, &setting, "stuck 5m: no output, nothing runs");
 }
 
 #[test]
@@ -181,7 +177,7 @@ fn a_stopped_process_is_found_also_between_turns() {
         Some(ProcessActivity { stopped, ..asleep() })
     };
     let (watch, setting) = watched(110, stopped);
-    check(&watch, &setting, "quiet 1m: nothing said, nothing runs");
+    check(&watch, &setting, "quiet 1m: no output, nothing runs");
     let (watch, setting) = watched(180, stopped);
     check(&watch, &setting, "gone 2m: agent is stopped by a signal");
     check(&watch, &WatchSetting { turn: None, ..setting }, "gone 2m: agent is stopped by a signal");
@@ -191,7 +187,7 @@ fn a_stopped_process_is_found_also_between_turns() {
 fn a_dead_connection_is_named() {
     let waiting = |_| Some(ProcessActivity { net_bytes: Some(5000), connections: Some(1), ..asleep() });
     let (watch, setting) = watched(330, waiting);
-    check(&watch, &setting, "stuck 5m: nothing said, 1 connection without traffic");
+    check(&watch, &setting, "stuck 5m: no output, 1 connection without traffic");
 }
 
 #[test]

@@ -22,7 +22,8 @@ pub(super) fn unknown(message: Json) -> Event {
     Event::UnknownMessage(UnknownMessage { message, why: None })
 }
 
-/// The event for an agent's answer to a request for its sessions: an error is recorded as it came, since it answers no setting.
+/// Returns the event for an agent's answer to a request for its sessions. An error is recorded as it is, because it
+/// answers no setting.
 fn session_list(result: Json, ok: bool) -> Event {
     if ok {
         Event::AgentSessions(RawMessage(result))
@@ -31,7 +32,7 @@ fn session_list(result: Json, ok: bool) -> Event {
     }
 }
 
-/// Banners and noise are no work; the first usable message is.
+/// Returns true if a message is work: banners and noise are not, the first usable message is.
 fn is_work(message: &AgentMessage) -> bool {
     !matches!(
         message,
@@ -48,7 +49,7 @@ fn is_work(message: &AgentMessage) -> bool {
 }
 
 impl SessionState {
-    /// A request for a clearance, with what was found out about it.
+    /// Handles a request for a clearance, with its assessment.
     pub(super) fn clearance_requested(
         &mut self,
         ask: ClearanceRequest,
@@ -76,7 +77,7 @@ impl SessionState {
         }
     }
 
-    /// The end of another turn than the one that runs: kept, and nothing ends.
+    /// Records the end of a turn that does not run any more; nothing ends. Returns true if it was one.
     fn is_late_end(&mut self, message: &AgentMessage, out: &mut EffectSink<'_, '_>) -> bool {
         let AgentMessage::TurnEnd { turn, message, .. } = message else { return false };
         if !self.takes_late_end(*turn) {
@@ -90,7 +91,7 @@ impl SessionState {
     fn note_activity(&mut self, message: &AgentMessage, out: &mut EffectSink<'_, '_>) {
         match message {
             AgentMessage::Heartbeat { fingerprint, .. } => self.beats(*fingerprint, out),
-            // The agent lets go of a turn that we cancelled: that does not mean that it will work.
+            // This confirms a cancelled turn and does not show that the agent works.
             AgentMessage::TurnEnd { .. } if self.turns.cancel_deadline.is_some() => {}
             AgentMessage::Echo(_) => {}
             _ => self.alive("output", out),
@@ -155,9 +156,9 @@ impl SessionState {
             AgentMessage::SteeringRefused { message, no_turn } => self.not_steered(message, no_turn, out),
             AgentMessage::Limited { kind, resets, params } => self.limited(kind, resets, params, out),
             AgentMessage::Clearance(ask) => self.open_clearance(ask, RequestAssessment::default(), out),
-            // Nobody assessed it, so it is not performed.
+            // Without an assessment it must not be performed.
             AgentMessage::HostCall(call) => {
-                let refused = HostCallAssessment::Refused(HostCallError::failed("its agent has gone"));
+                let refused = HostCallAssessment::Refused(HostCallError::failed("its agent has ended"));
                 self.request_host_call(*call, refused, out);
             }
             AgentMessage::Question { request, text, sort, params, line } => {
@@ -178,7 +179,7 @@ impl SessionState {
             AgentMessage::Outcome { request, outcome, params } => {
                 self.outcome(&request, outcome, params, out);
             }
-            // Nothing ends, but nothing that was said is lost.
+            // Without a turn nothing ends, but the message is recorded.
             AgentMessage::TurnEnd { message, .. } if self.turns.turn.is_none() => {
                 out.record(unknown(message));
             }
@@ -204,7 +205,7 @@ impl SessionState {
         }
     }
 
-    /// Policy cannot be shown to bind an agent that acts and never asks.
+    /// Warns once that policy cannot be enforced, if an agent acts and never asks.
     fn tool(&mut self, acts: bool, params: Json, out: &mut EffectSink<'_, '_>) {
         if acts && !self.requests.has_asked && self.requests.unenforced.is_none() {
             let why = self.unenforced_because(out.watch_policy().asking_advice.as_deref());
@@ -215,7 +216,7 @@ impl SessionState {
         out.record(Event::Update(RawMessage(params)));
     }
 
-    /// The reason, and what makes this agent ask.
+    /// Returns the warning, with advice that makes this agent ask.
     fn unenforced_because(&self, asking_advice: Option<&str>) -> String {
         let name = self.spec.name.clone().unwrap_or_else(|| short(&self.spec.id.to_string()));
         let advice = match (self.agent.info.controls.asking_mode(), asking_advice) {
@@ -226,7 +227,7 @@ impl SessionState {
             }
             (None, None) => "to be asked, have the agent send `clearance/request` before it acts".to_owned(),
         };
-        format!("it acts without ever having asked for a clearance; {advice}")
+        format!("the agent acts and has never asked for a clearance; {advice}")
     }
 
     fn outcome(&mut self, request: &RequestId, outcome: String, params: Json, out: &mut EffectSink<'_, '_>) {
@@ -276,22 +277,23 @@ impl SessionState {
         let (request, choices) = (ask.request, ask.options);
         self.requests.insert(id, OpenClearance { request, terms, choices, subject });
         if self.withdraws() {
-            self.cancel_open(CANCELLED, out); // not even policy allows what belongs to a cancelled turn
+            self.cancel_open(CANCELLED, out); // not even policy approves a request of a cancelled turn
         } else if let Some(ruling) = ruling {
             self.rule(id, ruling, false, out);
         }
     }
 
-    /// Policy has changed since this clearance was requested. One that was decided or withdrawn meanwhile stays as it is.
+    /// Applies a policy that has changed since this clearance was requested. A clearance that was decided or withdrawn
+    /// meanwhile stays as it is.
     pub(super) fn ruled(&mut self, id: ClearanceId, ruling: Ruling, out: &mut EffectSink<'_, '_>) {
         if self.steerable().is_ok() && self.requests.clearances.contains_key(&id) {
             self.rule(id, ruling, true, out);
-            self.oversight.tracker.record_sign_of_life(out.now()); // it was not its turn to speak until now
+            self.oversight.tracker.record_sign_of_life(out.now()); // it was waiting for us until now
         }
     }
 
-    /// Closes a clearance by the ruling of policy, which needs nobody and no second approval. A `new` ruling
-    /// is not the one that the request was recorded with.
+    /// Closes a clearance by a ruling of policy, which needs no person and no second approval. A `new` ruling differs
+    /// from the one that was recorded with the request.
     fn rule(&mut self, id: ClearanceId, ruling: Ruling, new: bool, out: &mut EffectSink<'_, '_>) {
         let verdict = match ruling.outcome {
             Outcome::Allow => Verdict::Approve,
@@ -299,7 +301,7 @@ impl SessionState {
             Outcome::Ask => return,
         };
         let by = ruling.rule.clone().unwrap_or_else(|| "policy".to_owned());
-        // What the agent asks about in its own way, only people can answer.
+        // A request with options of the agent's own may have no option that fits; then only people can answer.
         let Ok(option) = self.chosen(id, verdict, None) else { return };
         let (reason, via) = (Some(ruling.why.clone()), VIA_POLICY.to_owned());
         let details = DecisionDetails { reason, option, by, via, ruling: new.then_some(ruling) };
@@ -308,9 +310,9 @@ impl SessionState {
         }
     }
 
-    /// The agent does not want to know any more.
+    /// Handles a request that the agent has withdrawn.
     fn withdrawn(&mut self, request: RequestId, message: Json, out: &mut EffectSink<'_, '_>) {
-        const WHY: &str = "the agent took it back";
+        const WHY: &str = "the agent withdrew it";
         if self.withdraw_host_call(&request, out) {
             return;
         }
@@ -326,7 +328,7 @@ impl SessionState {
             self.close_question(id, WHY, out);
         }
         self.fault(
-            Some(RequestFault { request, code: FaultCode::Cancelled, message: "taken back".to_owned() }),
+            Some(RequestFault { request, code: FaultCode::Cancelled, message: "withdrawn".to_owned() }),
             out,
         );
     }
@@ -376,7 +378,7 @@ impl SessionState {
         self.fault(Some(RequestFault { request, code: FaultCode::DuplicateId, message: reason }), out);
     }
 
-    /// With `prompt_delivery = "heartbeat"`, one prompt leaves with each heartbeat.
+    /// Sends one prompt with each heartbeat, if `prompt_delivery = "heartbeat"`.
     fn prompt_with_heartbeat(&mut self, out: &mut EffectSink<'_, '_>) {
         if self.spec.turn_model == TurnModel::OnHeartbeat
             && self.life.stage == LifeStage::Running
@@ -387,10 +389,10 @@ impl SessionState {
     }
 }
 
-/// Files of a diff that are shown beside the one that the agent names.
+/// The maximum number of files of a diff that are shown beside the one that the agent names.
 const MAX_DIFF_FILES: usize = 20;
 
-/// Adds the files that a diff names: the file that the agent names beside it may be another one.
+/// Adds the files in a diff to the request: the file that the agent names may be another one.
 fn name_files_of_diff(ask: &mut ClearanceRequest) {
     let names = ask.diff.as_deref().map(policy::files_in_diff).unwrap_or_default();
     // Agents that name the file elsewhere write `--- a` and `+++ b`.

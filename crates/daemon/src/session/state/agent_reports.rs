@@ -6,7 +6,7 @@ use intercom_types::{AgentCommand, AgentInfo, ControlChange, Controls, Event, Pr
 
 impl SessionState {
     pub(super) fn controls(&mut self, controls: Controls) {
-        // In another mode the agent may ask: it is judged anew.
+        // In another mode the agent may ask, so the warning begins anew.
         if controls.current_mode() != self.agent.info.controls.current_mode() {
             self.requests.unenforced = None;
         }
@@ -19,7 +19,7 @@ impl SessionState {
         }
     }
 
-    /// A heartbeat that says nothing about them changes nothing.
+    /// Updates the steps of its plan. A heartbeat without steps changes nothing.
     pub(super) fn steps(&mut self, steps: Vec<ProgressStep>) {
         if !steps.is_empty() && steps != self.agent.info.steps {
             self.agent.info.steps = steps;
@@ -53,7 +53,7 @@ impl SessionState {
         Ok(())
     }
 
-    /// No act of a person's that would change anything.
+    /// Asks the agent for its sessions. Not an act that resets the ladder.
     pub(super) fn list(&mut self, out: &mut EffectSink<'_, '_>) -> Result<(), CommandRefusal> {
         self.running()?;
         if !self.agent.supports_session_list {
@@ -63,7 +63,7 @@ impl SessionState {
         Ok(())
     }
 
-    /// Is true if another turn may begin. If not, that is reported once.
+    /// Returns true if another turn may begin. If a spending cap prevents it, that is reported once.
     pub(super) fn may_spend(&mut self, out: &mut EffectSink<'_, '_>) -> bool {
         let why = self.cap(out);
         if let Some(why) = why.clone().filter(|_| self.agent.info.capped.is_none()) {
@@ -87,7 +87,7 @@ impl SessionState {
             .or_else(|| over(today, caps.per_day, "today"))
     }
 
-    /// A cap may have been raised, or a day be over.
+    /// Checks the spending cap again, because it may have been raised, or the day may be over.
     pub(super) fn recheck_spend_cap(&mut self, out: &mut EffectSink<'_, '_>) {
         if self.agent.info.capped.is_some() && self.life.stage == LifeStage::Running && self.may_spend(out) {
             self.flush_prompts(out);
@@ -99,7 +99,7 @@ impl SessionState {
     }
 }
 
-/// Millionths as people write them.
+/// Formats millionths as an amount of money.
 fn money(micros: u64) -> String {
     format!("{}.{:02}", micros / 1_000_000, micros % 1_000_000 / 10_000)
 }

@@ -1,11 +1,11 @@
-//! The ACP client that started a session, and who else needs it.
+//! The ACP client that started a session, and its other users.
 
 use super::{EffectSink, SessionState};
 use intercom_types::event::SessionKept;
 use intercom_types::{Event, OnClientLeft};
 
 impl SessionState {
-    /// Somebody else than the client that started it uses it: it stays when that client leaves.
+    /// Records another user than the client that started it: the session stays when that client leaves.
     pub(super) fn keep(&mut self, by: &str, out: &mut EffectSink<'_, '_>) {
         if self.spec.on_client_left == Some(OnClientLeft::Close) {
             self.spec.on_client_left = Some(OnClientLeft::Keep);
@@ -13,7 +13,7 @@ impl SessionState {
         }
     }
 
-    /// ACP clients have come, or the last of them has left.
+    /// Records whether ACP clients are attached.
     pub(super) fn clients(&mut self, attached: bool, out: &EffectSink<'_, '_>) {
         let left_at = (!attached).then(|| self.life.left_at.unwrap_or(out.now()));
         if self.spec.on_client_left.is_some() && left_at != self.life.left_at {

@@ -1,19 +1,19 @@
-//! Facts about the agent itself, by its own word.
+//! Facts that the agent reports about itself.
 
 use serde::{Deserialize, Serialize};
 
 use intercom_types::{AgentInfo, Json};
 
-/// The facts that the agent told about itself, and the state that its driver has to remember.
+/// The facts that the agent reported about itself, and the saved state of its driver.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub(super) struct AgentFacts {
     #[serde(rename = "told")]
     pub(super) info: AgentInfo,
     pub(super) driver: Option<Json>,
-    /// It takes words during a turn.
+    /// True if it takes messages during a turn.
     #[serde(rename = "steers")]
     pub(super) supports_steering: bool,
-    /// It tells which sessions it remembers.
+    /// True if it can list its own sessions.
     #[serde(rename = "lists")]
     pub(super) supports_session_list: bool,
     /// The number of settings so far; the last one has this number.

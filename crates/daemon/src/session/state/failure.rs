@@ -1,12 +1,12 @@
-//! Failures: when a session has failed, in which words, and when that is over.
+//! Failures: when a session has failed, the reason, and when that is over.
 //!
 //! ```text
 //!            a turn with an error, a start that fails, a crash
 //!  null ──────────────────────────────────────────────────────► failed
 //!   ▲                                                             │
-//!   └─── an operator has seen it or resumes it, a turn succeeds ──┘
+//!   └─── an operator sees it or resumes it, a turn succeeds ──────┘
 //! ```
-//! It stands beside the phase: a session that is idle may have failed, and one that has failed may work again.
+//! A failure is independent of the phase: an idle session may have failed, and a failed one may work again.
 
 use serde::{Deserialize, Serialize};
 
@@ -18,11 +18,11 @@ use intercom_types::event::{PromptRequeued, PromptWithdrawn, SessionSeen};
 use intercom_types::text::quoted;
 use intercom_types::{Event, Exit, Failure, FailureKind, Time};
 
-/// A reason is one line, as far as people would read it.
+/// The maximum length of a reason, which is one line for people.
 const MAX_REASON: usize = 500;
-/// The agent's own last line in it is shorter.
+/// The maximum length of the agent's own last line in a reason.
 const MAX_LINE: usize = 200;
-/// A longer prompt is not kept while its turn runs: it would be in every snapshot.
+/// The maximum size of a prompt that is kept while its turn runs, because it is part of every snapshot.
 const MAX_KEPT: usize = 64 * 1024;
 
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
@@ -32,15 +32,16 @@ pub(super) struct FailureState {
     unseen: Option<Failure>,
     /// The error of the last turn, seen or not, until one succeeds.
     pub(super) last_turn: Option<String>,
-    /// The agent wants a log-in: why, and how to. Until its turn, or its start, is over.
+    /// The reason why the agent needs a log-in, and the advice, until its turn or its start is over.
     pub(super) log_in: Option<(String, String)>,
-    /// And it has done nothing else about its prompt.
+    /// True if the agent has done nothing about its prompt except for asking for a log-in.
     pub(super) untouched: bool,
-    /// The prompt of the turn that runs, as long as the agent may not have begun with it.
+    /// The prompt of the running turn, as long as the agent may not have begun with it.
     pub(super) unserved: Option<QueuedPrompt>,
-    /// The last turn failed for want of a log-in. The queue waits for the next process, or for a person who tries again.
+    /// True if the last turn failed because of a missing log-in. The queue waits for the next process, or for a person
+    /// who retries.
     pub(super) awaits_log_in: bool,
-    /// The last line of stdout that was no message of its protocol.
+    /// The last line of stdout that was not a message of the protocol.
     rejected_line: Option<String>,
     /// The exit of the last process, in words.
     pub(super) exit: Option<String>,
@@ -55,13 +56,14 @@ impl FailureState {
         self.unseen = None;
     }
 
-    /// Keeps a prompt that is on its way. One with content blocks is of an ACP client, which hears of the failure and asks again.
+    /// Keeps a prompt that is sent. A prompt with content blocks is not kept: its ACP client sees the failure and asks
+    /// again.
     pub(super) fn sends(&mut self, prompt: &QueuedPrompt) {
         let is_kept = !prompt.by_daemon && prompt.content.is_none() && prompt.text.len() <= MAX_KEPT;
         self.unserved = is_kept.then(|| prompt.clone());
     }
 
-    /// The agent's own words are quoted as such.
+    /// Records that the agent needs a log-in. The agent's own words are quoted.
     pub(super) fn wants_log_in(&mut self, reason: &str, words: &str, how: String) {
         let words = one_line(&redact(words).text, MAX_LINE);
         let words = if words.is_empty() { String::new() } else { format!(": {}", quoted(&words)) };
@@ -74,12 +76,12 @@ impl FailureState {
 }
 
 impl SessionState {
-    /// The failure that nobody has seen yet.
+    /// Returns the failure that nobody has seen yet.
     pub fn failed(&self) -> Option<&Failure> {
         self.failures.unseen.as_ref()
     }
 
-    /// An agent may repeat a key in its words: nothing of it is kept here.
+    /// Records a failure. The reason is redacted, because agents may repeat a key in it.
     fn fail(&mut self, kind: FailureKind, reason: &str, at: Time) {
         let reason = &redact(reason).text;
         let (kind, reason, log_in) = match self.failures.log_in.take() {
@@ -92,7 +94,7 @@ impl SessionState {
         self.failures.unseen = Some(failure);
     }
 
-    /// The end of a turn. An error that answers our own cancelling is none.
+    /// Updates the failure at the end of a turn. An error that follows our own cancellation is not a failure.
     pub(super) fn judge_turn(&mut self, stop_reason: &str, failed: bool, now: Time) {
         let cancelled =
             self.turns.cancel_deadline.is_some() || ["cancelled", INTERRUPTED].contains(&stop_reason);
@@ -102,7 +104,7 @@ impl SessionState {
             let words =
                 stop_reason.strip_prefix("error:").unwrap_or(stop_reason).trim().trim_end_matches('.');
             self.failures.awaits_log_in = self.failures.log_in.is_some();
-            // Without a handshake these are the agent's own words; of an ACP agent they are in quotes already.
+            // Without a handshake these are the agent's own words; from an ACP agent they are quoted already.
             let why =
                 if self.agent_owns_turns() { words.to_owned() } else { quoted(&one_line(words, MAX_LINE)) };
             self.fail(FailureKind::Turn, &why, now);
@@ -113,8 +115,8 @@ impl SessionState {
         }
     }
 
-    /// A turn is over. A prompt that the agent could not begin with for want of a log-in goes back to the front of the queue, once:
-    /// agents that ask for a log-in before they take a prompt keep theirs there, too.
+    /// Puts a prompt back to the front of the queue, once, if its turn has ended because of a missing log-in. Prompts
+    /// that were not sent yet are in the queue anyway.
     pub(super) fn keep_unserved(&mut self, out: &mut EffectSink<'_, '_>) {
         let unserved = self.failures.unserved.take();
         let untouched = std::mem::take(&mut self.failures.untouched);
@@ -127,7 +129,8 @@ impl SessionState {
             }
             return;
         };
-        // It was answered, so it has arrived, whether we were told or not. Later, that would take it out of the queue.
+        // The prompt was answered, so it has arrived, even without an acknowledgement. A late acknowledgement would
+        // otherwise remove it from the queue.
         let kind = OutboundKind::Prompt(prompt.id);
         if let Some(n) = self.outbox.in_flight.iter().find(|(_, known)| **known == kind).map(|(n, _)| *n) {
             self.settle(n, None, out);
@@ -139,7 +142,8 @@ impl SessionState {
         out.record(Event::PromptRequeued(PromptRequeued { prompt: id, cause, order }));
     }
 
-    /// A person asks again: whatever waits for a log-in is tried. The same words are not said twice.
+    /// Retries after a missing log-in, on a person's prompt. A queued prompt with the same text is withdrawn, so that
+    /// the text is sent once.
     pub(super) fn try_again(&mut self, text: &str, by: &str, out: &mut EffectSink<'_, '_>) {
         if !std::mem::take(&mut self.failures.awaits_log_in) {
             return;
@@ -150,12 +154,12 @@ impl SessionState {
         }
     }
 
-    /// The agent did not become ready.
+    /// Records that the agent did not become ready.
     pub(super) fn fail_start(&mut self, why: &str, now: Time) {
         self.fail(FailureKind::Start, why.trim_end_matches('.'), now);
     }
 
-    /// The agent is not started again by us, whatever ended it: people have to.
+    /// Records that the agent is not restarted any more and needs people, whatever the cause of its end.
     pub(super) fn fail_for_good(&mut self, history: &str, reason: &str, now: Time) {
         let exit = self.failures.exit.take();
         let why = format!("{}; it {history}", exit.as_deref().unwrap_or(reason));
@@ -163,7 +167,8 @@ impl SessionState {
         self.failures.exit = Some(why);
     }
 
-    /// The end of a process, in words, unless somebody ended it. A clean exit of an agent that has worked is no failure.
+    /// Returns the end of a process in words, unless somebody ended it. A clean exit of an agent that has worked is not
+    /// a failure.
     pub(super) fn judge_exit(&mut self, agent_exit: &AgentExit, now: Time) -> Option<String> {
         if matches!(self.life.stage, LifeStage::Stopping { .. }) {
             return None;
@@ -171,7 +176,7 @@ impl SessionState {
         let has_handshake = self.agent_owns_turns();
         let starting = self.life.stage == LifeStage::Starting || (!has_handshake && !self.turns.has_spoken);
         let when = match agent_exit.unanswered {
-            _ if !has_handshake && !self.turns.has_spoken => " before it said anything".to_owned(),
+            _ if !has_handshake && !self.turns.has_spoken => " before any output".to_owned(),
             Some(method) if self.life.stage == LifeStage::Starting => {
                 format!(" before it answered `{method}`")
             }
@@ -182,15 +187,15 @@ impl SessionState {
         let line = last_line(&agent_exit.stderr_tail).or_else(|| self.failures.rejected_line.clone());
         let line = line.map(|line| format!(": {}", quoted(&line))).unwrap_or_default();
         let why = match agent_exit.exit {
-            // The signal that ended it was ours, and not the cause.
+            // Our signal ended it, but the cause is the closed stream.
             _ if agent_exit.reason == STREAM_CLOSED && !agent_exit.steps.is_empty() => {
-                format!("{STREAM_CLOSED}: it closed its stdout{when}, lived on, and was stopped{line}")
+                format!("{STREAM_CLOSED}: it closed its stdout{when}, kept running, and was stopped{line}")
             }
             Exit { code: Some(code), .. } => format!("exited with code {code}{when}{line}"),
             Exit { signal: Some(signal), .. } => format!("was ended by signal {signal}{when}{line}"),
             Exit { .. } => agent_exit.reason.clone(),
         };
-        // Without a handshake, a command that was told nothing and says nothing may just be done.
+        // Without a handshake, a command without a prompt and without output may simply be done.
         let mute = !has_handshake && self.agent.info.first_prompt.is_none() && line.is_empty();
         let clean = agent_exit.exit.code == Some(0)
             && (!starting || mute)
@@ -202,7 +207,7 @@ impl SessionState {
         Some(why)
     }
 
-    /// The reason of an end as people want it: the exit in words, where nobody else ended it.
+    /// Returns the reason of an end for people: the exit in words, unless somebody ended the process.
     pub(super) fn end_in_words(&self, reason: &str) -> String {
         match (&self.failures.exit, &self.life.exit) {
             (Some(exit), _) => exit.clone(),
@@ -211,7 +216,7 @@ impl SessionState {
         }
     }
 
-    /// An operator has seen it. A newer failure than the one that was shown stays.
+    /// Records that an operator has seen the failure. A newer failure than the one shown stays.
     pub(super) fn seen(&mut self, at: Option<Time>, by: &str, out: &mut EffectSink<'_, '_>) {
         let shown = |failure: &mut Failure| at.is_none_or(|at| at == failure.at);
         if let Some(failure) = self.failures.unseen.take_if(shown) {
@@ -221,12 +226,12 @@ impl SessionState {
     }
 }
 
-/// The last line with words in it, as far as it is kept.
+/// Returns the last line with words in it, shortened.
 fn last_line(text: &str) -> Option<String> {
     text.lines().rev().map(|line| one_line(line, MAX_LINE)).find(|line| !line.is_empty())
 }
 
-/// Text of others on one line: without colours, cursor movements and other control characters.
+/// Returns foreign text on one line, without colours, cursor movements and other control characters.
 fn one_line(text: &str, most: usize) -> String {
     let mut line = String::new();
     let mut chars = text.chars();

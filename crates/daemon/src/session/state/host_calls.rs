@@ -1,12 +1,12 @@
 //! Host calls of the agent, from the request to its answer.
 //!
 //! ```text
-//!    call ──► refused                                               an error
-//!     │  └──► a clearance ──► denied, expired, withdrawn ─────────► an error
-//!     ▼            │ approved                                          ▲ it failed
-//!   doing ◄────────┘          Effect::Do ──► performed ──► done ──► recorded and answered
+//!  call ──► refused                                                an error
+//!    │  └──► a clearance ──► denied, expired, withdrawn ──────────► an error
+//!    ▼            │ approved                                           ▲ it failed
+//!  running ◄──────┘          StepEffect::Do ──► performed ──► done ──► recorded and answered
 //! ```
-//! What is being done is in the snapshot: a daemon that is killed in the middle leaves it to the next.
+//! Running calls are part of the snapshot: if a daemon is killed in the middle, the next one finishes them.
 
 use intercom_types::event::{
     ClearanceUndelivered, FileRead, FileWritten, HostCallFailed, TerminalEnded, TerminalKilled,
@@ -24,21 +24,20 @@ use intercom_types::{
     RequestId, TerminalOperation, Verdict,
 };
 
-/// At the limit we stop reading from the agent: some must be done first. They are, without anybody.
+/// The maximum number of running calls. At the limit nothing is read from the agent; they end without a person.
 const MAX_DOING: usize = 64;
-/// Beyond it, a request is refused.
+/// The maximum number of terminals; a further request is refused.
 const MAX_TERMINALS: usize = 32;
-/// Requests that wait for one terminal; beyond it, they are refused.
+/// The maximum number of requests that wait for one terminal; further ones are refused.
 const MAX_WAITING: usize = 4;
-/// The most bytes of pending writes that wait for people; beyond it, a request is refused. They are part of
-/// every snapshot.
+/// The maximum size of all writes that wait for people; further ones are refused. They are part of every snapshot.
 const MAX_HELD_BYTES: usize = 32 << 20;
 
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub(super) struct HostCalls {
     open: Vec<OpenHostCall>,
     terminals: Vec<AgentTerminal>,
-    /// Terminals so far.
+    /// The number of terminals so far.
     counted: u64,
 }
 
@@ -48,7 +47,7 @@ struct OpenHostCall {
     method: String,
     job: HostCallJob,
     clearance: Option<ClearanceId>,
-    /// Nobody has to be asked, or not any more.
+    /// True if nobody has to decide, or not any more.
     doing: bool,
 }
 
@@ -58,7 +57,7 @@ impl OpenHostCall {
     }
 }
 
-/// One that was started, or is about to be.
+/// A terminal that was started, or is about to be.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct AgentTerminal {
     pub id: String,
@@ -72,7 +71,7 @@ impl HostCalls {
         self.open.iter().any(|open| open.request == *request)
     }
 
-    /// Is true while this host call is being performed; the others are known by their clearance.
+    /// Returns true while this host call is being performed; the others are found by their clearance.
     pub(super) fn does(&self, request: &RequestId) -> bool {
         self.open.iter().any(|open| open.request == *request && open.doing)
     }
@@ -82,8 +81,8 @@ impl HostCalls {
         Some(self.open.remove(at))
     }
 
-    /// Counts the running calls that end by themselves; the agent decides how long a command in a terminal
-    /// takes.
+    /// Returns the number of running calls that end by themselves. Commands in terminals do not count: the agent
+    /// decides how long they run.
     fn doing(&self) -> usize {
         let quick = |open: &&OpenHostCall| {
             open.doing
@@ -157,7 +156,7 @@ impl SessionState {
             HostCallJob::Write { content, .. }
                 if self.host_calls.held_bytes() + content.len() > MAX_HELD_BYTES =>
             {
-                return Err(HostCallError::failed("too much is waiting to be written"));
+                return Err(HostCallError::failed("too many writes wait for a decision"));
             }
             HostCallJob::Read { .. } | HostCallJob::Write { .. } => {}
             HostCallJob::Run(run) => {
@@ -190,7 +189,7 @@ impl SessionState {
         Ok(job)
     }
 
-    /// Nobody has to be asked any more.
+    /// Performs a host call that needs no decision any more.
     fn begin_host_call(&mut self, request: &RequestId, out: &mut EffectSink<'_, '_>) {
         let Some(open) = self.host_calls.open.iter_mut().find(|open| open.request == *request) else {
             return;
@@ -206,7 +205,7 @@ impl SessionState {
                 self.answer_terminal_wait(request, &terminal, verb, exit, out);
             }
             (TerminalOperation::Wait, None) => {}
-            // What is released is ended first.
+            // A terminal is ended before it is released.
             (TerminalOperation::Release, None) => order(request, terminal, TerminalOperation::Kill, out),
             _ => order(request, terminal, verb, out),
         }
@@ -235,7 +234,7 @@ impl SessionState {
         self.send(AgentCommand::Reply { request: open.request, reply }, kind, out);
     }
 
-    /// Told to the agent and to people.
+    /// Reports a failed call to the agent and to people.
     fn fail_host_call(
         &mut self,
         request: RequestId,
@@ -261,7 +260,7 @@ impl SessionState {
         );
     }
 
-    /// A clearance was decided. Returns true if it was for a host call.
+    /// Continues a host call whose clearance was decided. Returns true if the clearance was for a host call.
     pub(super) fn host_call_decided(
         &mut self,
         id: ClearanceId,
@@ -286,19 +285,19 @@ impl SessionState {
         true
     }
 
-    /// It will not be done. Whether there was one.
+    /// Drops a host call that will not be performed. Returns true if there was one.
     pub(super) fn forget_host_call(&mut self, request: &RequestId) -> bool {
         let Some(open) = self.host_calls.take(request) else { return false };
         self.host_calls.forget_terminal(&open.job);
         true
     }
 
-    /// Is true while the host call waits for the decision of people.
+    /// Returns true while the host call waits for the decision of people.
     pub(super) fn host_call_awaits_decision(&self, request: &RequestId) -> bool {
         self.host_calls.holds(request) && !self.host_calls.does(request)
     }
 
-    /// The agent takes back what is being done: only waiting can be ended. Whether there was such a thing.
+    /// Withdraws a running call for the agent: only a wait can be ended. Returns true if there was one.
     pub(super) fn withdraw_host_call(&mut self, request: &RequestId, out: &mut EffectSink<'_, '_>) -> bool {
         let Some(open) = self.host_calls.open.iter().find(|open| open.request == *request && open.doing)
         else {
@@ -306,21 +305,21 @@ impl SessionState {
         };
         if matches!(open.job, HostCallJob::Terminal { verb: TerminalOperation::Wait, .. }) {
             self.host_calls.take(request);
-            let (request, message) = (request.clone(), "taken back".to_owned());
+            let (request, message) = (request.clone(), "withdrawn".to_owned());
             let fault = RequestFault { request, code: FaultCode::Cancelled, message };
             self.send(AgentCommand::Fault(fault), OutboundKind::Other, out);
         }
         true
     }
 
-    /// Takes in the result of a host call.
+    /// Records the result of a host call.
     pub(super) fn host_call_done(
         &mut self,
         request: &RequestId,
         result: Result<HostCallResult, HostCallError>,
         out: &mut EffectSink<'_, '_>,
     ) {
-        // Without one, its agent has gone.
+        // Without a pending request its agent has ended.
         let Some(open) = self.host_calls.take(request) else { return };
         let result = match result {
             Ok(result) => result,
@@ -359,14 +358,14 @@ impl SessionState {
                 let event = TerminalReleased { terminal, request, clearance };
                 (Event::TerminalReleased(event), HostCallReply::Released)
             }
-            // Never asked for.
+            // These are not results of host calls.
             _ => return,
         };
         out.record(event);
         self.reply(open, reply, out);
     }
 
-    /// The command of a terminal has ended, for whatever reason.
+    /// Records the end of a terminal's command.
     pub(super) fn terminal_ended(
         &mut self,
         id: &str,
@@ -404,7 +403,7 @@ impl SessionState {
         }
     }
 
-    /// The agent has gone: nobody is there to be answered.
+    /// Drops all calls after the agent's exit, because nobody is left to answer.
     pub(super) fn drop_host_calls(&mut self, out: &mut EffectSink<'_, '_>) {
         for open in std::mem::take(&mut *self.host_calls).open {
             let Some(clearance) = open.clearance else { continue };
@@ -413,7 +412,7 @@ impl SessionState {
         }
     }
 
-    /// Is true while there is room for another host call.
+    /// Returns true while there is room for another host call.
     pub(super) fn has_host_call_capacity(&self) -> bool {
         self.host_calls.doing() < MAX_DOING
     }
@@ -439,7 +438,7 @@ impl SessionState {
         due.collect()
     }
 
-    /// Those that were started.
+    /// Returns the terminals that were started.
     pub fn terminals(&self) -> impl Iterator<Item = &AgentTerminal> {
         self.host_calls.terminals.iter().filter(|terminal| terminal.started)
     }
@@ -449,7 +448,7 @@ impl SessionState {
         self.host_calls.open.iter().find(|open| open.request == *request)?.clearance
     }
 
-    /// The message that answers what this clearance was for, if it is on its way.
+    /// Returns the message that answers the request of this clearance, if it is on its way.
     pub fn answer_to(&self, clearance: ClearanceId) -> Option<u64> {
         let is = |kind: &OutboundKind| matches!(kind, OutboundKind::Clearance(id) if *id == clearance);
         self.outbox.in_flight.iter().find(|(_, kind)| is(kind)).map(|(n, _)| *n)
@@ -467,7 +466,7 @@ struct CallParams<'a> {
 }
 
 impl OpenHostCall {
-    /// Returns the subject of the call, in short.
+    /// Returns a short description of the call.
     fn about(&self) -> Json {
         Json::of(&match &self.job {
             HostCallJob::Read { path, .. } | HostCallJob::Write { path, .. } => json!({ "path": path }),

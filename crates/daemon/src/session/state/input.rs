@@ -27,17 +27,17 @@ pub enum SessionInput {
         command: String,
         by: String,
     },
-    /// It has rested long enough. With what it was asked last, if that is to be repeated.
+    /// The end of a rest. `prompt` is the unfinished prompt, if it is to be repeated.
     Restart {
         prompt: Option<PromptBody>,
     },
-    /// Its process was found running, and nobody knows what it was told.
+    /// A process that was found running, whose messages are not known.
     Adopt(Box<AdoptedProcess>),
-    /// Somebody else than the ACP client that started it uses it.
+    /// Another user than the ACP client that started the session.
     Keep {
         by: String,
     },
-    /// ACP clients have come, or the last of them has left.
+    /// The arrival of ACP clients, or the departure of the last one.
     Clients {
         attached: bool,
     },
@@ -58,9 +58,9 @@ pub enum SessionInput {
     Exited(Box<AgentExit>),
     // from the driver
     AgentMessage(Box<intercom_types::AgentMessage>),
-    /// A request for a clearance, with what was found out about it.
+    /// A request for a clearance, with its assessment.
     ClearanceRequested(Box<ClearanceRequest>, Box<RequestAssessment>),
-    /// Something that the agent wants us to do, with what was found out about it.
+    /// A host call, with its assessment.
     HostCall(Box<HostCall>, Box<HostCallAssessment>),
     /// The result of a host call.
     HostCallDone {
@@ -75,20 +75,20 @@ pub enum SessionInput {
     },
     // from the clock
     Expire,
-    /// Policy has changed and decides a pending clearance.
+    /// A ruling on a pending clearance after a change of policy.
     Ruled {
         clearance: ClearanceId,
         ruling: Ruling,
     },
-    /// Another daemon goes on with its process.
+    /// The start of another daemon, which continues with the process.
     Found,
-    /// We listen to it again: its silence was ours.
+    /// The end of a pause in reading: the agent's silence was ours.
     Listening,
-    /// A look at what its processes do, where that can be seen.
+    /// A sample of its processes' activity, where that can be seen.
     Watch(Option<Box<ProcessActivity>>),
     // from operators
     Prompt {
-        /// The id that the caller gave; without one, we choose it.
+        /// The caller's id; without one, we choose it.
         id: Option<PromptId>,
         wording: PromptBody,
         by: String,
@@ -97,7 +97,7 @@ pub enum SessionInput {
         prompt: PromptId,
         by: String,
     },
-    /// Changes a prompt that waits: its words, its place in the queue, or both.
+    /// A change of a queued prompt: its text, its place in the queue, or both.
     Amend {
         prompt: PromptId,
         text: Option<String>,
@@ -110,7 +110,7 @@ pub enum SessionInput {
         reason: Option<String>,
         option: Option<String>,
         by: String,
-        /// From where.
+        /// The bridge or the address, in words.
         via: String,
     },
     Answer {
@@ -134,7 +134,7 @@ pub enum SessionInput {
         set: ControlChange,
         by: String,
     },
-    /// No steps of the ladder until then.
+    /// A suspension of the ladder's steps until then.
     Snooze {
         until: Option<Time>,
         by: String,
@@ -143,10 +143,10 @@ pub enum SessionInput {
         choice: LadderChoice,
         by: String,
     },
-    /// A new limit on what it may do.
+    /// A new limit on the agent's permissions.
     Preset {
         preset: Preset,
-        /// True if the caller permits more than before.
+        /// True if the new limit permits more than before.
         widens: bool,
         by: String,
     },
@@ -154,7 +154,7 @@ pub enum SessionInput {
         mode: StopMode,
         by: String,
     },
-    /// An operator has seen that the session failed: this failure, or any.
+    /// The acknowledgement of a failure: this one, or any.
     Seen {
         at: Option<Time>,
         by: String,
@@ -165,23 +165,23 @@ pub enum SessionInput {
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct AgentExit {
     pub exit: Exit,
-    /// Why, in words: "stream closed", "exited", …; overruled by an operator's stop.
+    /// The reason in words: "stream closed", "exited", …; overruled by an operator's stop.
     pub reason: String,
     pub steps: Vec<String>,
     pub killed: u32,
     pub stderr_tail: String,
     /// The request that it had not answered, where its protocol has answers.
     pub unanswered: Option<&'static str>,
-    /// Bytes that were rescued from the pipe of its output, if nobody listened to it for a while: more may be missing.
+    /// The bytes that were rescued from its output pipe if nobody read it for a while: more may be missing.
     pub rescued: Option<u64>,
 }
 
-/// Why an operator's wish was not carried out.
+/// The reasons why an operator's command was refused.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub enum CommandRefusal {
     #[error("the session has ended")]
     Ended,
-    #[error("the session is parked: it is resumed first")]
+    #[error("the session is parked")]
     Parked,
     #[error("the session is stopping")]
     Stopping,
@@ -189,33 +189,33 @@ pub enum CommandRefusal {
     Starting,
     #[error("the session has no agent yet: its first prompt starts it")]
     NotStarted,
-    #[error("the session has an agent already")]
+    #[error("the agent has already started")]
     Started,
     #[error("the session is running: only an ended or parked one can be resumed")]
     Running,
     #[error(
-        "the session is an orphan: the database does not know what its agent was told, so it can only be stopped"
+        "the session is an orphan: the database does not know the messages to its agent, so it can only be stopped"
     )]
     Orphan,
     #[error("it is not open any more")]
     NotOpen,
     #[error("you have approved it already: {0} different people have to")]
     Approved(u32),
-    #[error("it takes one of the agent's own options: {0}")]
+    #[error("choose one of the agent's own options: {0}")]
     OptionRequired(String),
-    #[error("its agent does not tell which sessions it remembers")]
+    #[error("its agent does not list its sessions")]
     NothingToList,
-    #[error("there is nothing to be set: its protocol has no modes, models or options")]
+    #[error("its protocol has no modes, models or options")]
     NothingToSet,
     #[error("the others who approved it chose another option: {0}")]
     OtherOption(String),
     #[error("the preset `{0}` forbids what `{1}` does not: an approver has to choose it", from.as_str(), to.as_str())]
     Widens { from: Preset, to: Preset },
-    #[error("the prompt is on its way or delivered")]
+    #[error("the prompt has already been sent")]
     NotQueued,
-    #[error("the agent does not read what it is sent: {0} messages are under way")]
+    #[error("the agent does not read its input: {0} messages are pending")]
     Unread(usize),
-    #[error("the daemon stops and leaves the agent running")]
+    #[error("the daemon is stopping and leaves the agent running")]
     Left,
     #[error("there are {0} prompts in the queue already")]
     QueueFull(usize),

@@ -1,15 +1,15 @@
-//! Interrupts, and whose `turn/end` comes after one.
+//! Interrupts, and the turn to which a following `turn/end` belongs.
 //!
 //! ```text
 //!                interrupt                 the agent ends its turn
 //!   turn runs ─────────────► interrupted ─────────────────────────► over
-//!                                 │ silence, or its bound
-//!                                 └───────────────────────────────► over, unconfirmed: its `turn/end` may still come
+//!   turn runs ─────────────► interrupted ─────────────────────────► over
+//!                                 │ silence, or the longest wait
 //! ```
 //!
-//! Until an interrupted turn is over, prompts wait: they are for the next turn. A `turn/end` that names a turn ends that turn or
-//! none. One that names none may confirm an interrupt of an earlier turn: it does if the agent has said nothing else
-//! since the prompt that began this turn, and at most once per interrupt.
+//! Until an interrupted turn is over, prompts wait: they are for the next turn. A `turn/end` that names a turn ends
+//! that turn or none. One without a turn may confirm an interrupt of an earlier turn: it does if the agent has sent
+//! nothing else since the prompt that began this turn, and at most once per interrupt.
 
 use intercom_types::event::Interrupted;
 use serde::{Deserialize, Serialize};
@@ -17,24 +17,24 @@ use serde::{Deserialize, Serialize};
 use super::{CommandRefusal, EffectSink, LifeStage, OutboundKind, SessionState};
 use intercom_types::{AgentCommand, AgentMessage, Event, Json, StopMode, Time, TurnId};
 
-/// Why something of a cancelled turn is withdrawn.
+/// The reason why requests of a cancelled turn are withdrawn.
 pub(super) const CANCELLED: &str = "the turn was cancelled";
-/// Why an interrupted turn ended.
+/// The stop reason of an interrupted turn.
 pub(super) const INTERRUPTED: &str = "interrupted";
-/// An agent that talks on after an interrupt has this many times the silence that is waited for.
+/// The longest wait for an interrupted turn, as a multiple of the silence that ends it.
 const LONGEST: u32 = 6;
 
 /// The interrupts that an agent without turn ids may still confirm. Part of the session's snapshot.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub(super) struct PendingInterrupts {
-    /// Interrupts of the turn that runs.
+    /// The number of interrupts of the running turn.
     current: u32,
-    /// Interrupts of turns that are over, and of no turn.
+    /// The number of interrupts of turns that are over, or without a turn.
     unconfirmed: u32,
-    /// The agent has said something since the prompt that began the turn.
+    /// True if the agent has sent something since the prompt that began the turn.
     #[serde(rename = "heard")]
     heard_since_prompt: bool,
-    /// The turn that was interrupted ends at this time, however much the agent says.
+    /// The time at which an interrupted turn ends even if the agent is not silent.
     latest: Option<Time>,
 }
 
@@ -50,8 +50,8 @@ impl PendingInterrupts {
 }
 
 impl SessionState {
-    /// Open requests stay open; only the agent's exit withdraws them. Where the protocol cancels the requests of a cancelled
-    /// turn, they are withdrawn.
+    /// Interrupts the turn. Open requests stay open, because only the agent's exit withdraws them; where the protocol
+    /// cancels the requests of a cancelled turn, they are withdrawn.
     pub(super) fn interrupt(
         &mut self,
         reason: String,
@@ -79,7 +79,7 @@ impl SessionState {
         }
     }
 
-    /// The agent never got an interrupt: nothing of it is to be confirmed, and its turn goes on.
+    /// Takes back an interrupt that never reached the agent: there is nothing to confirm, and the turn continues.
     pub(super) fn interrupt_undelivered(&mut self) {
         if self.turns.interrupts.current == 0 {
             self.turns.interrupts.unconfirmed = self.turns.interrupts.unconfirmed.saturating_sub(1);
@@ -91,33 +91,34 @@ impl SessionState {
         }
     }
 
-    /// The time for the agent to end its interrupted turn begins.
+    /// Starts the time in which the agent may end its interrupted turn.
     pub(super) fn await_end(&mut self, out: &EffectSink<'_, '_>) {
         let quiet = out.watch_policy().interrupt_quiet;
         self.turns.cancel_deadline = Some(out.now().plus(quiet));
         self.turns.interrupts.latest = Some(out.now().plus(quiet.saturating_mul(LONGEST)));
     }
 
-    /// Requests that an agent makes in a cancelled turn are withdrawn, where its protocol says so.
+    /// Returns true if requests of the running turn are withdrawn: it was cancelled, and the protocol cancels its
+    /// requests.
     pub(super) fn withdraws(&self) -> bool {
         self.agent_owns_turns() && self.turns.cancel_deadline.is_some()
     }
 
-    /// Tells whether prompts wait: for the turn after this one, or for a log-in.
+    /// Returns true if prompts wait, for the next turn or for a log-in.
     pub(super) fn holds_prompts(&self) -> bool {
         let in_turn =
             self.turns.turn.is_some() && (self.agent_owns_turns() || self.turns.cancel_deadline.is_some());
         in_turn || self.failures.awaits_log_in
     }
 
-    /// The agent said something. Heartbeats do not show that it winds down.
+    /// Records a message of the agent. A heartbeat does not extend the wait for the end of an interrupted turn.
     pub(super) fn not_quiet(&mut self, message: Option<&AgentMessage>, out: &EffectSink<'_, '_>) {
         if matches!(message, Some(AgentMessage::TurnEnd { .. })) {
             return;
         }
         if !self.turns.interrupts.heard_since_prompt {
             self.turns.mut_unchanged().interrupts.heard_since_prompt = true;
-            // Only then does it matter whether the agent has said something.
+            // Worth a snapshot only if an interrupt is not confirmed: nothing else depends on it.
             let matters = self.turns.interrupts.unconfirmed > 0;
             self.turns.touch_if(matters);
         }
@@ -129,10 +130,10 @@ impl SessionState {
         }
     }
 
-    /// Takes a `turn/end` that belongs to another turn than the one that runs: it ends nothing.
+    /// Handles a `turn/end` of another turn than the running one, which ends nothing. Returns true if it was one.
     pub(super) fn takes_late_end(&mut self, named: Option<TurnId>) -> bool {
         if self.agent_owns_turns() {
-            return false; // its driver knows which prompt was answered
+            return false; // the driver matches answers with prompts
         }
         let running = self.turns.turn.as_ref().map(|turn| turn.id);
         let late = match (named, running) {
@@ -148,7 +149,7 @@ impl SessionState {
         late
     }
 
-    /// The agent is done with everything that it meant to do.
+    /// Completes a turn that the agent has finished.
     pub(super) fn complete_turn(&mut self, out: &mut EffectSink<'_, '_>) {
         let stop_reason = if self.turns.cancel_deadline.is_some() { INTERRUPTED } else { "completed" };
         self.judge_turn(stop_reason, false, out.now());
@@ -156,7 +157,7 @@ impl SessionState {
         self.flush_prompts(out);
     }
 
-    /// The agent says that the turn that runs is over.
+    /// Ends the running turn on the agent's message.
     pub(super) fn agent_ends_turn(
         &mut self,
         stop_reason: &str,
@@ -166,7 +167,7 @@ impl SessionState {
     ) {
         match (self.confirms(), self.agent_owns_turns()) {
             (true, false) => self.end_turn_as_told(INTERRUPTED, params, false, out),
-            // An error is how some agents say that they have stopped.
+            // Some agents report a cancellation as an error.
             (true, true) if failed => self.end_turn_as_told("cancelled", params, false, out),
             _ => self.end_turn_as_told(stop_reason, params, failed, out),
         }
@@ -183,19 +184,19 @@ impl SessionState {
         if confirms {
             self.turns.interrupts.current = self.turns.interrupts.current.saturating_sub(1);
         } else {
-            // It has gone on to the next turn: what it has not confirmed by now, it never does.
+            // The agent has moved on to the next turn: it will not confirm older interrupts any more.
             self.turns.interrupts.unconfirmed = 0;
         }
         confirms
     }
 
-    /// An interrupted turn that the agent does not end has ended after a silence.
+    /// Ends an interrupted turn after the silence, if the agent does not end it.
     pub(super) fn end_if_quiet(&mut self, out: &mut EffectSink<'_, '_>) {
         if self.turns.cancel_deadline.is_none_or(|by| by > out.now()) {
             return;
         }
         let reason = if self.agent_owns_turns() {
-            // Its answer to this prompt is too late.
+            // The agent may still answer this prompt; the driver must ignore that.
             self.send(AgentCommand::AbandonTurn, OutboundKind::Other, out);
             "cancelled, and never confirmed"
         } else {

@@ -1,6 +1,6 @@
 //! The stage that a session is in, and the process that it has there.
 //!
-//! What must stay true: there is a pid only while there is, or may be, a process; an end has a reason and a time.
+//! Invariant: there is a pid only while there is, or may be, a process; an end has a reason and a time.
 
 use std::collections::VecDeque;
 
@@ -8,29 +8,29 @@ use serde::{Deserialize, Serialize};
 
 use intercom_types::{Exit, StopMode, Time};
 
-/// The life of one session, from its creation over its processes to its end.
+/// The life of one session, from its creation through its processes to its end.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub(super) struct SessionLife {
     pub(super) stage: LifeStage,
-    /// Counts its processes.
+    /// The number of its process.
     pub(super) generation: u32,
     pub(super) pid: Option<i32>,
     pub(super) started_at: Option<Time>,
-    /// The end of the last process's stderr: kept after the end.
+    /// The end of the last process's stderr, kept after the process has ended.
     pub(super) stderr_tail: String,
     pub(super) exit: Option<Exit>,
-    /// When the agent has to be ready, while it is not.
+    /// The time by which the agent must be ready, while it is not.
     #[serde(rename = "ready_by")]
     pub(super) ready_deadline: Option<Time>,
-    /// When its process was, or will be, started again by us.
+    /// The times of its restarts, past and planned.
     pub(super) restarts: VecDeque<Time>,
-    /// It was to be started by its first prompt, and no process of it has been ready yet.
+    /// True if its first prompt starts it, and no process of it has been ready yet.
     pub(super) deferred: bool,
-    /// Its process was found running, and nobody knows what it was told.
+    /// True if its process was found running and its messages are not known.
     pub(super) orphan: bool,
-    /// Since when it is in its phase.
+    /// The beginning of its phase.
     pub(super) phase_since: Option<Time>,
-    /// Since when no ACP client is attached to it, if one started it.
+    /// The time since which no ACP client is attached, if one started the session.
     pub(super) left_at: Option<Time>,
 }
 
@@ -55,7 +55,7 @@ impl Default for SessionLife {
 
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub(super) enum LifeStage {
-    /// It has no process yet. Nothing is in its queue: whatever is put there starts it.
+    /// No process yet. The queue is empty, because a prompt starts it.
     Created,
     Starting,
     Running,
@@ -63,14 +63,14 @@ pub(super) enum LifeStage {
         #[serde(rename = "how")]
         mode: StopMode,
         by: String,
-        /// To be started again.
+        /// True if it will be restarted.
         #[serde(default, rename = "again")]
         to_restart: bool,
-        /// Why, if nobody asked for it.
+        /// The reason, if nobody asked for the stop.
         #[serde(default)]
         why: Option<String>,
     },
-    /// It has no process, and will have one again at this time.
+    /// No process until a restart at this time.
     Resting {
         reason: String,
         at: Time,
@@ -91,7 +91,7 @@ impl SessionLife {
         matches!(self.stage, LifeStage::Ended { .. } | LifeStage::Parked { .. })
     }
 
-    /// When its process is to be started again, if it has none and is.
+    /// Returns the time of the next restart, if it rests until then.
     pub(super) fn resting(&self) -> Option<Time> {
         match self.stage {
             LifeStage::Resting { at, .. } => Some(at),
@@ -107,7 +107,7 @@ impl SessionLife {
         }
     }
 
-    /// Is true if its first process is to be started, or was started and nothing is known of it.
+    /// Returns true if its first process is to be started, or was started without a known result.
     pub(super) fn is_waking(&self) -> bool {
         self.deferred && self.stage == LifeStage::Starting && self.pid.is_none()
     }

@@ -17,7 +17,7 @@ use intercom_types::{
 };
 
 impl SessionState {
-    /// Whatever a person does begins the ladder anew.
+    /// Handles an operator's command. A person's act resets the ladder.
     pub(super) fn operator(
         &mut self,
         input: SessionInput,
@@ -65,7 +65,7 @@ impl SessionState {
                 self.seen(at, &by, out);
                 return Ok(());
             }
-            // The others are not of operators.
+            // All other inputs are handled elsewhere.
             _ => return Ok(()),
         };
         self.acted(&by, out);
@@ -81,7 +81,7 @@ impl SessionState {
         self.queue_prompt(wording, by, false, out)
     }
 
-    /// `ours` is not of a person: it begins no clock anew.
+    /// Queues a prompt. One of `ours` is not a person's act and resets no clock.
     pub(super) fn queue_prompt(
         &mut self,
         wording: PromptBody,
@@ -92,7 +92,7 @@ impl SessionState {
         self.put_as(None, wording, by, by_daemon, out)
     }
 
-    /// Under an id that whoever asks has made; it is new.
+    /// Queues a prompt under the caller's id, which is new.
     fn put_as(
         &mut self,
         id: Option<PromptId>,
@@ -121,7 +121,7 @@ impl SessionState {
         }));
         let queued = QueuedPrompt { id, text, content, by_daemon };
         if by_daemon {
-            // Before what people ask next, and after what was said before.
+            // In front of people's prompts, because it is about the current task, and behind our earlier ones.
             let at = self.turns.queue.iter().take_while(|queued| queued.by_daemon).count();
             self.turns.queue.insert(at, queued);
         } else {
@@ -134,7 +134,7 @@ impl SessionState {
         Ok(())
     }
 
-    /// Prompts leave at once and in order, as long as the agent takes what we send.
+    /// Sends prompts at once and in order, as long as the agent reads.
     pub(super) fn flush_prompts(&mut self, out: &mut EffectSink<'_, '_>) {
         while self.life.stage == LifeStage::Running
             && self.spec.turn_model != TurnModel::OnHeartbeat
@@ -154,7 +154,7 @@ impl SessionState {
         if !by_daemon {
             self.oversight.tracker.record_sign_of_life(out.now());
         }
-        // What we say in between is not what it was asked.
+        // Our own text in between is not the task that is repeated after a restart.
         if !by_daemon || self.turns.unfinished.is_none() {
             self.turns.unfinished = Some(id);
         }
@@ -211,7 +211,7 @@ impl SessionState {
         Ok(())
     }
 
-    /// All that wait, in the order in which they leave.
+    /// Returns all queued prompts in the order in which they will be sent.
     pub(super) fn queue_order(&self) -> Vec<PromptId> {
         self.turns.queue.iter().map(|queued| queued.id).collect()
     }
@@ -256,13 +256,13 @@ impl SessionState {
         let by = details.by.clone();
         self.close_decided(id, open, verdict, details, out);
         if let Some(reason) = reason_to_tell {
-            // Its protocol has no place for it. With a full queue, it has enough to do.
-            self.queue_prompt(format!("What you asked for was denied: {reason}").into(), by, false, out).ok();
+            // Its protocol has no place for the reason. With a full queue, the reason is dropped.
+            self.queue_prompt(format!("Your request was denied: {reason}").into(), by, false, out).ok();
         }
         Ok(())
     }
 
-    /// The agent's own option that a decision comes to: without a choice, the only one that fits.
+    /// Returns the agent's option for a decision: without a choice, the only one that fits.
     pub(super) fn chosen(
         &self,
         id: ClearanceId,
@@ -273,13 +273,14 @@ impl SessionState {
         if !open.choices.is_empty() {
             return open.chosen(verdict, asked);
         }
-        // Without an option there is no word for yes; what we do ourselves takes none.
+        // An ACP agent understands an approval only as one of its options. Host calls need none, because we perform
+        // them.
         let is_host_call = self.host_call_awaits_decision(&open.request);
         let mute = self.agent_owns_turns() && verdict == Verdict::Approve && !is_host_call;
         if mute { Err(CommandRefusal::OptionRequired("none is offered".to_owned())) } else { Ok(asked) }
     }
 
-    /// An open clearance has just been taken out of the table, and is decided.
+    /// Records the decision of a clearance that was just removed from the table.
     pub(super) fn close_decided(
         &mut self,
         id: ClearanceId,
@@ -327,17 +328,17 @@ impl SessionState {
         );
     }
 
-    /// Decides expired clearances as configured, and tells the agent that they expired.
+    /// Decides expired clearances as configured, and notifies the agent.
     pub(super) fn expire(&mut self, out: &mut EffectSink<'_, '_>) {
         const REASON: &str = "expired";
         let now = out.now();
         if self.steerable().is_err() {
-            return; // its end withdraws them
+            return; // the agent's exit withdraws them
         }
         for id in self.requests.due(now) {
             let on_expiry =
                 self.requests.clearances.get(&id).map_or(Verdict::Deny, |open| open.terms.on_expiry);
-            // What cannot be approved without a choice is not approved by the clock.
+            // An approval that takes a choice between options is never given by the clock.
             let (verdict, option) = match self.chosen(id, on_expiry, None) {
                 Ok(option) => (on_expiry, option),
                 Err(_) => (Verdict::Deny, self.chosen(id, Verdict::Deny, None).unwrap_or_default()),
@@ -355,7 +356,7 @@ impl SessionState {
                 option: option.clone(),
             }));
             self.tell_decision(id, request, verdict, Some(REASON.to_owned()), option, out);
-            self.oversight.tracker.record_sign_of_life(now); // it was not its turn to speak until now
+            self.oversight.tracker.record_sign_of_life(now); // it was waiting for us until now
         }
     }
 
@@ -389,7 +390,7 @@ impl SessionState {
         out.record(Event::Nudged(Nudged { message: message.clone(), by: by.to_owned() }));
         match (self.agent_owns_turns(), &self.turns.turn) {
             (true, None) => {
-                self.failures.awaits_log_in &= by == DAEMON; // a person tries again
+                self.failures.awaits_log_in &= by == DAEMON; // a person retries
                 self.queue_prompt(message.into(), by.to_owned(), true, out)
             }
             (true, Some(_)) if !self.agent.supports_steering => {
@@ -403,15 +404,16 @@ impl SessionState {
         }
     }
 
-    /// A nudge that could not be told in the turn is told instead of it, or after it.
+    /// Sends a nudge that the agent did not take during the turn: instead of the turn, or after it.
     pub(super) fn not_steered(&mut self, message: String, no_turn: bool, out: &mut EffectSink<'_, '_>) {
         if self.life.stage != LifeStage::Running {
-            return; // its end has come first
+            return; // the agent is stopping or has ended
         }
         if !no_turn && self.turns.turn.is_some() {
             self.cancel_turn("a nudge".to_owned(), out);
         }
-        self.queue_prompt(message.into(), DAEMON.to_owned(), true, out).ok(); // it runs, and nothing else refuses what is ours
+        // It runs, and our prompts are not refused for other reasons.
+        self.queue_prompt(message.into(), DAEMON.to_owned(), true, out).ok();
     }
 
     pub(super) fn stop(
@@ -422,7 +424,7 @@ impl SessionState {
     ) -> Result<(), CommandRefusal> {
         match &self.life.stage {
             LifeStage::Ended { .. } => return Err(CommandRefusal::Ended),
-            // Once on its way, only a kill is news, and that it is not to come back.
+            // During a stop only two things are new: a kill, and that the session is not restarted.
             LifeStage::Stopping { mode: StopMode::Kill, to_restart: false, .. } => return Ok(()),
             LifeStage::Stopping { mode: StopMode::Stop, to_restart: false, .. } if mode == StopMode::Stop => {
                 return Ok(());
@@ -440,8 +442,8 @@ impl SessionState {
             LifeStage::Created | LifeStage::Resting { .. } | LifeStage::Parked { .. }
         ) {
             let done = if mode == StopMode::Kill { "killed" } else { "stopped" };
-            self.failures.exit = None; // it is their doing now
-            self.end(format!("{done} by {by}"), out); // there is no process
+            self.failures.exit = None; // the person is the cause now
+            self.end(format!("{done} by {by}"), out); // without a process there is nothing to wait for
             return Ok(());
         }
         out.effects.push(StepEffect::Stop { mode });
@@ -449,9 +451,9 @@ impl SessionState {
         Ok(())
     }
 
-    /// An outgoing message has arrived, or never will.
+    /// Records that a message has arrived, or never will.
     pub(super) fn settle(&mut self, n: u64, cause: Option<&str>, out: &mut EffectSink<'_, '_>) {
-        // An unknown number is one that was settled before: once is enough.
+        // A number may be settled twice, by an acknowledgement and by the exit; the first one counts.
         let Some(kind) = self.outbox.in_flight.remove(&n) else { return };
         if cause.is_none() {
             self.oversight.tracker.record_delivery(out.now());
@@ -483,7 +485,7 @@ impl SessionState {
                     }
                 });
             }
-            // That they arrive is what everybody expects.
+            // Deliveries of nudges are the normal case and not recorded.
             OutboundKind::Nudge => {
                 if let Some(cause) = cause {
                     out.record(Event::NudgeUndelivered(MessageUndelivered { cause: cause.to_owned() }));
@@ -492,7 +494,7 @@ impl SessionState {
             OutboundKind::Interrupt => {
                 if let Some(cause) = cause {
                     out.record(Event::InterruptUndelivered(MessageUndelivered { cause: cause.to_owned() }));
-                    // An agent may exit because of an interrupt before anybody hears that it has it.
+                    // The agent may exit because of the interrupt before its acknowledgement was read.
                     if !self.is_ended() {
                         self.interrupt_undelivered();
                     }

@@ -1,13 +1,13 @@
-//! Orphans: processes that run, and of which the database does not know what they were told. It was restored from a backup
-//! that is older than they are.
+//! Orphans: running processes whose messages the database does not know, because it was restored from a backup that is
+//! older than they are.
 //!
 //! ```text
 //!            Adopt                      Stop              Exited           Resume
 //!  (any) ─────────► running, an orphan ──────► stopping ─────────► ended ─────────► the next generation
 //! ```
-//! What was asked and answered since the backup is lost, and so are the numbers of the messages. An answer now could be the
-//! second one to a question, or be taken by the shim for one that it has written before. So nothing is sent: what an orphan says is
-//! kept in the log, and people can stop it.
+//! Requests and answers since the backup are lost, and so are the numbers of the messages. An answer now could be the
+//! second one to a question, or the shim could take it for a message that it has already written. So nothing is sent:
+//! the output of an orphan is kept in the log, and people can stop it.
 
 use super::agent::unknown;
 use super::watch::DAEMON;
@@ -21,27 +21,27 @@ use intercom_types::{
     QuestionStatus, Situation,
 };
 
-/// Why it is in its phase, for people.
+/// The reason of its phase, for people.
 pub(super) const WHY: &str =
-    "orphan: the database does not know what its agent was told; it can be stopped, not directed";
-/// The same for what it asks for.
-const UNANSWERED: &str = "nobody can answer it: the session is an orphan";
+    "orphan: the database does not know the messages to its agent; it can only be stopped";
+/// The reason why its requests are not answered.
+const UNANSWERED: &str = "it cannot be answered: the session is an orphan";
 
-/// A process that was found running.
+/// A process that was found running without its messages.
 #[derive(Debug, Clone)]
 pub struct AdoptedProcess {
     pub generation: u32,
-    /// `None` if its shim has not said so yet.
+    /// `None` if its shim has not reported it yet.
     pub pid: Option<i32>,
     /// The program, if the database does not know the session at all.
     pub created: Option<String>,
-    /// The gap in the database, as a part of a sentence.
+    /// The gap in the database, as part of a sentence.
     pub why: String,
-    /// The open requests in the ledger of a session whose own record cannot be read.
+    /// The open requests in the ledger, for a session whose own record cannot be read.
     pub open: OpenRequests,
 }
 
-/// Requests and prompts that the ledger has open, whatever the state of their session says.
+/// The requests and prompts that are open in the ledger, whatever the stored state contains.
 #[derive(Debug, Clone, Default)]
 pub struct OpenRequests {
     pub clearances: Vec<ClearanceId>,
@@ -50,7 +50,7 @@ pub struct OpenRequests {
 }
 
 impl SessionState {
-    /// Whatever the database says of the session was true at the time of the backup: what was open then is closed, and nothing
+    /// Adopts a process. The database is as old as the backup, so everything that was open then is closed, and nothing
     /// of it is sent later.
     pub(super) fn adopt(&mut self, adoption: AdoptedProcess, out: &mut EffectSink<'_, '_>) {
         let AdoptedProcess { generation, pid, created, why, open } = adoption;
@@ -69,7 +69,7 @@ impl SessionState {
         (self.turns.unfinished, self.life.left_at, self.spec.on_client_left) = (None, None, None);
         self.life.restarts.clear();
         self.oversight.tracker.reset(out.now());
-        let (words, ladder_off) = (format!("{why}; it can be stopped, not directed"), true);
+        let (words, ladder_off) = (format!("{why}; it can only be stopped"), true);
         self.oversight.condition = Some(AgentCondition {
             why: words,
             ladder_off,
@@ -78,8 +78,7 @@ impl SessionState {
         out.record(Event::SessionAdopted(SessionAdopted { generation, pid, why, by: DAEMON.to_owned() }));
     }
 
-    /// Handles an input of an adopted process: its output is kept, its end is recorded, and it can only be
-    /// stopped.
+    /// Handles an input of an adopted process: its output is kept, its end is recorded, and it can only be stopped.
     pub(super) fn step_orphan(
         &mut self,
         input: SessionInput,
@@ -109,7 +108,7 @@ impl SessionState {
             | SessionInput::Snooze { .. }
             | SessionInput::Ladder { .. }
             | SessionInput::Preset { .. } => return Err(self.refusal(CommandRefusal::Orphan)),
-            // Nothing is on its way, open, awaited or watched.
+            // Nothing is on its way, open, awaited or watched, so these cannot matter.
             SessionInput::Adopt(_)
             | SessionInput::Restart { .. }
             | SessionInput::Keep { .. }
@@ -136,7 +135,7 @@ impl SessionState {
     }
 }
 
-/// Closes what only the ledger knows.
+/// Closes requests and prompts that only the ledger knows.
 fn close(open: OpenRequests, cause: &str, out: &mut EffectSink<'_, '_>) {
     let reason = || cause.to_owned();
     for clearance in open.clearances {
@@ -159,7 +158,7 @@ fn close(open: OpenRequests, cause: &str, out: &mut EffectSink<'_, '_>) {
     }
 }
 
-/// Everything is in the log; nothing follows from it.
+/// Records an agent's message without any effect.
 fn keep(message: AgentMessage, out: &mut EffectSink<'_, '_>) {
     match message {
         AgentMessage::Status { params } => out.record(Event::Status(RawMessage(params))),
@@ -184,7 +183,7 @@ fn keep(message: AgentMessage, out: &mut EffectSink<'_, '_>) {
         AgentMessage::SteeringRefused { message, .. }
         | AgentMessage::LogInNeeded { reason: message, .. }
         | AgentMessage::Unusable { reason: message } => out.record(unknown(Json::of(&message))),
-        // Read out of messages that are kept themselves, or words of ours that are not sent.
+        // Derived from messages that are recorded themselves, or our own texts, which are not sent.
         AgentMessage::Steps(_)
         | AgentMessage::Title(_)
         | AgentMessage::Controls(_)

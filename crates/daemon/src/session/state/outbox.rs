@@ -1,6 +1,6 @@
 //! Messages on their way to the agent.
 //!
-//! What must stay true: a number is used once in a generation, and settled once.
+//! Invariant: a number is used once in a generation, and settled once.
 
 use std::collections::BTreeMap;
 
@@ -8,7 +8,7 @@ use serde::{Deserialize, Serialize};
 
 use intercom_types::{ClearanceId, PromptId, QuestionId};
 
-/// The numbers of outgoing messages, and what those are about that are not known to have arrived.
+/// The numbers of outgoing messages, and the subjects of those whose arrival is not known.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub(super) struct MessageOutbox {
     pub(super) next_n: u64,
@@ -31,7 +31,7 @@ impl MessageOutbox {
     }
 }
 
-/// The subject of an outgoing message, so that we know whom to tell when it has arrived.
+/// The subject of an outgoing message: it decides which event records the arrival.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub(super) enum OutboundKind {
     Clearance(ClearanceId),

@@ -5,7 +5,7 @@ use intercom_types::event::SessionPresetChanged;
 use intercom_types::{Event, Preset, Verdict};
 
 impl SessionState {
-    /// Holds from now on, also for what waits to be decided.
+    /// Sets the preset, which also applies to pending clearances.
     pub(super) fn choose_preset(
         &mut self,
         preset: Preset,
@@ -23,7 +23,7 @@ impl SessionState {
         self.spec.preset = preset;
         out.record(Event::SessionPresetChanged(SessionPresetChanged { preset, by: by.to_owned() }));
         if self.steerable().is_ok() {
-            self.deny_forbidden(preset, out); // otherwise its end withdraws them
+            self.deny_forbidden(preset, out); // otherwise the agent's exit withdraws them
         }
         Ok(())
     }
@@ -36,7 +36,7 @@ impl SessionState {
             let details =
                 DecisionDetails { reason, option, by: preset.rule(), via: "policy".to_owned(), ruling: None };
             self.close_decided(id, open, Verdict::Deny, details, out);
-            self.oversight.tracker.record_sign_of_life(out.now()); // it was not its turn to speak until now
+            self.oversight.tracker.record_sign_of_life(out.now()); // it was waiting for us until now
         }
     }
 }

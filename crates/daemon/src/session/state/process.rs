@@ -1,4 +1,4 @@
-//! The process comes and goes.
+//! The start and the end of the process.
 
 use super::interrupt::{INTERRUPTED, PendingInterrupts};
 use super::watch::DAEMON;
@@ -18,7 +18,7 @@ use intercom_types::{
 };
 
 impl SessionState {
-    /// A first prompt waits in the queue until the process runs.
+    /// Launches the session. A first prompt waits in the queue until the process runs.
     pub(super) fn launch(
         &mut self,
         by: String,
@@ -53,13 +53,13 @@ impl SessionState {
         }));
     }
 
-    /// The first process of a session that was deferred.
+    /// Starts the first process of a deferred session.
     pub(super) fn begin(&mut self, out: &mut EffectSink<'_, '_>) {
         self.life.stage = LifeStage::Starting;
         out.effects.push(StepEffect::Spawn);
     }
 
-    /// Another agent, as long as there has been none.
+    /// Chooses another agent, as long as no process has started.
     pub(super) fn choose_agent(
         &mut self,
         spec: SessionSpec,
@@ -81,7 +81,8 @@ impl SessionState {
         Ok(())
     }
 
-    /// The next generation: new numbers, new turn, what waits in the queue stays there. The first, if there was none yet.
+    /// Starts the next generation, with new message numbers and without a turn; the queue stays. Starts the first
+    /// generation if there was none.
     pub(super) fn resume(&mut self, by: &str, out: &mut EffectSink<'_, '_>) -> Result<(), CommandRefusal> {
         if self.life.stage == LifeStage::Created {
             out.record(Event::SessionResumed(SessionResumed {
@@ -95,7 +96,7 @@ impl SessionState {
             return Err(CommandRefusal::Running);
         }
         if by != DAEMON {
-            self.failures.forget(); // whoever starts it again knows of it
+            self.failures.forget(); // a person who resumes it knows the failure
         }
         self.life.restarts.clear();
         self.oversight.tracker.reset(out.now());
@@ -114,7 +115,7 @@ impl SessionState {
         self.turns.has_spoken = false;
         self.outbox.next_n = 1;
         self.life.exit = None;
-        self.requests.decided.clear(); // request ids begin anew
+        self.requests.decided.clear(); // the agent's request ids begin anew
         self.turns.interrupts = PendingInterrupts::default();
         self.life.stderr_tail.clear();
         self.failures.next_process();
@@ -122,14 +123,15 @@ impl SessionState {
         self.life.stage = LifeStage::Starting;
     }
 
-    /// The same, by ourselves, after a rest, or if the first process was never seen: it may be about to come yet, in its own
-    /// generation. Its first prompt is what it was asked last, if that is to be repeated.
+    /// Starts the next generation without a person, after a rest, or if the result of the first start was never seen:
+    /// that process may still appear, in its own generation. `prompt` is the unfinished prompt, if it is to be
+    /// repeated.
     pub(super) fn restart(&mut self, prompt: Option<PromptBody>, out: &mut EffectSink<'_, '_>) {
         if !matches!(self.life.stage, LifeStage::Resting { .. }) && !self.is_waking() {
             return;
         }
         self.next_generation();
-        // A queue that is full is told of by what is in it.
+        // If the queue is full, the agent gets those prompts instead.
         prompt.map(|wording| self.queue_prompt(wording, DAEMON.to_owned(), true, out)).transpose().ok();
         out.effects.push(StepEffect::Spawn);
     }
@@ -153,9 +155,10 @@ impl SessionState {
         }
     }
 
-    /// It can be told what to do.
+    /// Records that the agent is ready for prompts.
     ///
-    /// A `new` agent session tells all that the agent can do; a resumed one tells less, and is not remembered for its profile.
+    /// A `new` agent session reports all capabilities. A resumed one reports fewer, so they are not cached for its
+    /// profile.
     pub(super) fn ready(
         &mut self,
         supports_steering: bool,
@@ -178,10 +181,10 @@ impl SessionState {
         self.started_again(out);
     }
 
-    /// It runs, but cannot be worked with: it is ended, and people are told why.
+    /// Ends an agent that runs but cannot be used, with the reason for people.
     pub(super) fn unusable(&mut self, why: String, out: &mut EffectSink<'_, '_>) {
         if self.life.stage != LifeStage::Starting {
-            return; // it is being ended already
+            return; // it is being stopped already
         }
         let mode = StopMode::Stop;
         self.fail_start(&why, out.now());
@@ -205,7 +208,7 @@ impl SessionState {
         }
     }
 
-    /// Is true if the process that is starting is a restart of ours.
+    /// Returns true if the process that is starting is a restart of ours.
     fn is_restart(&self, now: Time) -> bool {
         self.life.generation > 1 && self.life.restarts.back().is_some_and(|at| *at <= now)
     }
@@ -217,22 +220,22 @@ impl SessionState {
         let (reason, ended) = match &self.life.stage {
             LifeStage::Stopping { why: Some(why), .. } => (why.clone(), None),
             LifeStage::Stopping { to_restart: true, .. } => {
-                ("it was stuck".to_owned(), Some(ProcessEnding::ToRestart))
+                ("the agent was stuck".to_owned(), Some(ProcessEnding::ToRestart))
             }
             LifeStage::Stopping { mode: StopMode::Stop, by, .. } => (format!("stopped by {by}"), None),
             LifeStage::Stopping { mode: StopMode::Kill, by, .. } => (format!("killed by {by}"), None),
-            // The daemon died between the two.
+            // The daemon died between the stop and the next start.
             LifeStage::Starting if self.is_restart(out.now()) => {
                 (agent_exit.reason.clone(), Some(ProcessEnding::ToRestart))
             }
-            // Only people start an agent again whose last life nobody knows.
+            // The last state of an orphan's agent is not known, so only people may start it again.
             _ if self.life.orphan => (agent_exit.reason.clone(), None),
             _ => (agent_exit.reason.clone(), Some(ProcessEnding::Itself(&agent_exit.exit))),
         };
         let why = self.judge_exit(&agent_exit, out.now());
         self.fail_in_flight(&reason, out);
         if let Some(rescued_bytes) = agent_exit.rescued {
-            let why = "daemon and shim had gone: what the agent wrote then may be missing".to_owned();
+            let why = "daemon and shim were not running: output of that time may be missing".to_owned();
             out.record(Event::OutputIncomplete(OutputIncomplete { rescued_bytes, why }));
         }
         out.record(Event::AgentExited(AgentExited {
@@ -252,7 +255,7 @@ impl SessionState {
         }
     }
 
-    /// It has ended by itself, or was ended to be started again: the end, the next life, or neither.
+    /// Decides what follows the end of a process that nobody stopped: the session's end, a restart, or parking.
     fn go_on(&mut self, reason: String, ended: ProcessEnding<'_>, out: &mut EffectSink<'_, '_>) {
         let (now, terms) = (out.now(), &out.watch_policy().restart);
         let jitter = out.seed()[0];
@@ -276,8 +279,8 @@ impl SessionState {
             RestartDecision::Park => {
                 self.clear_process_state(out);
                 let history = match terms.budget {
-                    0 => "may not be started again".to_owned(),
-                    times => format!("was started again {times} times within {} before", span(terms.window)),
+                    0 => "may not be restarted".to_owned(),
+                    times => format!("was restarted {times} times within {} before", span(terms.window)),
                 };
                 self.fail_for_good(&history, &reason, now);
                 let reason = format!("{reason}, and {history}");
@@ -291,7 +294,8 @@ impl SessionState {
         }
     }
 
-    /// Nothing may be sent from here on, not even what a settled message made room for.
+    /// Fails all messages in flight. The stage changes first, so that a settled message does not cause the next one to
+    /// be sent.
     pub(super) fn fail_in_flight(&mut self, reason: &str, out: &mut EffectSink<'_, '_>) {
         self.life.stage = LifeStage::Ended { reason: reason.to_owned(), at: out.now() };
         let in_flight: Vec<u64> = self.outbox.in_flight.keys().copied().collect();
@@ -317,10 +321,10 @@ impl SessionState {
             let cause = self.failures.exit.clone().unwrap_or_else(|| reason.clone());
             self.fail_queue(&cause, out);
         }
-        // Programs know the short reason; people read the end in words.
+        // Programs read the short reason; people read the exit in words.
         let why = self.failures.exit.clone();
         out.record(Event::SessionEnded(SessionEnded { reason: reason.clone(), why }));
-        self.life.orphan = false; // the next process is told everything by us
+        self.life.orphan = false; // all messages of the next process are known
         self.life.stage = LifeStage::Ended { reason, at: out.now() };
     }
 
@@ -347,7 +351,7 @@ impl SessionState {
         }
     }
 
-    /// The same, and the agent is told.
+    /// Closes open requests and cancels them at the agent.
     pub(super) fn cancel_open(&mut self, why: &str, out: &mut EffectSink<'_, '_>) {
         let open = self.requests.open();
         let open: Vec<(RequestId, bool)> =
@@ -390,7 +394,7 @@ impl SessionState {
         }
     }
 
-    /// Only a process that runs can be told something at once.
+    /// Refuses commands that need a running process.
     pub(super) fn running(&self) -> Result<(), CommandRefusal> {
         self.steerable()?;
         match self.outbox.in_flight.len() {
@@ -401,7 +405,7 @@ impl SessionState {
         }
     }
 
-    /// Checks that the session has not ended, and is not about to.
+    /// Refuses commands if the session has ended or is about to.
     pub(super) fn steerable(&self) -> Result<(), CommandRefusal> {
         match self.life.stage {
             LifeStage::Ended { .. } => Err(CommandRefusal::Ended),

@@ -1,7 +1,7 @@
 //! Pending requests of the agent: open clearances with the terms of their decision, and open questions.
 //!
-//! What must stay true: a request is in here from the event that opens it to the event that closes it, and no longer; whatever is
-//! known of an open clearance goes with it, so that nothing of it is left behind.
+//! Invariant: a request is in here from the event that opens it to the event that closes it, and no longer.
+//! All data about an open clearance is stored with it, so that nothing of it is left behind.
 
 use std::collections::{BTreeMap, VecDeque};
 
@@ -11,7 +11,7 @@ use super::CommandRefusal;
 use intercom_types::action::{self, ActionParts};
 use intercom_types::{Choice, ClearanceId, ClearanceRequest, Preset, QuestionId, RequestId, Time, Verdict};
 
-/// The number of decisions remembered for what the agent may say about them later.
+/// The maximum number of decided clearances that are kept, because the agent may report their outcome later.
 const MAX_DECIDED: usize = 256;
 
 /// All open requests of one session, and the clearances that were decided last.
@@ -19,21 +19,21 @@ const MAX_DECIDED: usize = 256;
 pub(super) struct RequestTable {
     pub(super) clearances: BTreeMap<ClearanceId, OpenClearance>,
     pub(super) questions: BTreeMap<QuestionId, RequestId>,
-    /// The agent may still say what came of them.
+    /// Decided clearances whose outcome the agent may still report.
     pub(super) decided: VecDeque<(RequestId, ClearanceId)>,
     /// True once the agent has asked for a clearance.
     #[serde(rename = "asked")]
     pub(super) has_asked: bool,
-    /// The warning that it acts without ever having asked for a clearance, in words.
+    /// The warning that the agent acts and has never asked for a clearance.
     pub(super) unenforced: Option<String>,
 }
 
-/// A clearance that waits to be decided.
+/// A pending clearance.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub(super) struct OpenClearance {
     pub(super) request: RequestId,
     pub(super) terms: DecisionTerms,
-    /// The answers that the agent offers, if it does.
+    /// The agent's options, if it offers any.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub(super) choices: Vec<Choice>,
     pub(super) subject: RequestSubject,
@@ -44,12 +44,12 @@ pub(super) struct OpenClearance {
 pub(super) struct DecisionTerms {
     pub(super) needed: u32,
     pub(super) approvals: Vec<String>,
-    /// The answer that the approvers chose.
+    /// The option that the approvers chose.
     #[serde(default)]
     pub(super) option: Option<String>,
     pub(super) expires_at: Option<Time>,
     pub(super) on_expiry: Verdict,
-    /// The presets that forbid it.
+    /// The presets that forbid the request.
     #[serde(default)]
     pub(super) forbidden_by: Vec<Preset>,
 }
@@ -67,7 +67,7 @@ impl Default for DecisionTerms {
     }
 }
 
-/// The subject of a clearance. Its decision is read, audited and sent on without its request.
+/// The subject of a clearance, kept without the request itself: the decision, the audit and the bridges need no more.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub(super) struct RequestSubject {
     pub(super) action: Option<String>,
@@ -90,7 +90,7 @@ impl RequestTable {
         self.len() == 0
     }
 
-    /// The ids of all that is open. They are the agent's; clearances and questions share one space of them, because answers do.
+    /// Returns the agent's ids of all open requests. Clearances and questions share them, because answers do.
     pub(super) fn open(&self) -> impl Iterator<Item = &RequestId> {
         self.clearances.values().map(|open| &open.request).chain(self.questions.values())
     }
@@ -103,7 +103,7 @@ impl RequestTable {
         self.questions.iter().find(|(_, open)| *open == request).map(|(id, _)| *id)
     }
 
-    /// From here on the agent counts as one that asks.
+    /// Inserts a clearance. From here on the agent counts as one that asks.
     pub(super) fn insert(&mut self, id: ClearanceId, open: OpenClearance) {
         self.clearances.insert(id, open);
         (self.has_asked, self.unenforced) = (true, None);
@@ -116,7 +116,7 @@ impl RequestTable {
         self.decided.push_back((request, id));
     }
 
-    /// The clearance that was decided last under this id of the agent's.
+    /// Returns the clearance that was decided last under this id of the agent.
     pub(super) fn decided_as(&self, request: &RequestId) -> Option<ClearanceId> {
         self.decided.iter().rev().find(|(known, _)| known == request).map(|(_, id)| *id)
     }
@@ -139,7 +139,7 @@ impl RequestTable {
 }
 
 impl OpenClearance {
-    /// Adds an approval. Returns whether it needs no more of them.
+    /// Adds an approval; returns true if no more are needed.
     pub(super) fn approve(&mut self, by: &str, option: Option<&String>) -> Result<bool, CommandRefusal> {
         let terms = &mut self.terms;
         if terms.approvals.iter().any(|approved| approved == by) {
@@ -153,8 +153,8 @@ impl OpenClearance {
         Ok(terms.approvals.len() >= terms.needed as usize)
     }
 
-    /// The agent's own option that a decision comes to: without a choice, the only one that fits. An agent that offers none is not
-    /// asked here.
+    /// Returns the agent's option for a decision: without a choice, the only one that fits. Not for agents without
+    /// options.
     pub(super) fn chosen(
         &self,
         verdict: Verdict,

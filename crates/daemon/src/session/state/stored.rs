@@ -1,4 +1,4 @@
-//! Snapshots as they are stored: those of this release in parts, those of earlier ones flat.
+//! Stored snapshots: in parts since this release, flat in earlier ones.
 
 use std::collections::{BTreeMap, VecDeque};
 
@@ -20,7 +20,7 @@ use intercom_types::{
     AgentCondition, AgentInfo, Choice, ClearanceId, Exit, Json, PromptId, QuestionId, RequestId, Time, Turn,
 };
 
-/// Either layout. Which one it is, its first field tells: `spec`, or `about`.
+/// A snapshot of either layout, which its first field tells: `spec`, or `about`.
 #[derive(Debug, Deserialize)]
 #[expect(clippy::struct_excessive_bools, reason = "the flat layout has them")]
 pub(super) struct StoredState {
@@ -94,7 +94,7 @@ pub(super) struct StoredState {
     orphan: bool,
 }
 
-/// A part that every snapshot of its layout has.
+/// The error for a snapshot without one of its parts.
 #[derive(Debug, thiserror::Error)]
 #[error("the snapshot has no `{0}`")]
 pub(super) struct MissingPart(&'static str);
@@ -125,7 +125,7 @@ impl TryFrom<StoredState> for SessionState {
 }
 
 impl StoredState {
-    /// Takes the open clearances, each joined with the data stored beside it under the same id.
+    /// Takes the open clearances, each joined with the data that is stored beside it under the same id.
     fn open_clearances(&mut self) -> BTreeMap<ClearanceId, OpenClearance> {
         let clearances = std::mem::take(&mut self.clearances);
         let open = |(id, request)| {

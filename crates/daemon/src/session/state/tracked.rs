@@ -1,10 +1,10 @@
-//! A part of a session's state that knows whether it was changed since the last snapshot.
+//! A part of a session's state with a mark for changes since the last snapshot.
 
 use std::ops::{Deref, DerefMut};
 
 use serde::{Deserialize, Serialize};
 
-/// Counts as changed as soon as somebody may have changed it, so that no mutator can forget to say so.
+/// A part that counts as changed as soon as it was borrowed mutably, so that no mutator can forget to mark it.
 #[derive(Debug, Clone, Default, Serialize, Deserialize)]
 #[serde(transparent)]
 pub(super) struct Tracked<T> {
@@ -18,17 +18,17 @@ impl<T> Tracked<T> {
         Self { part, changed: true }
     }
 
-    /// For changes that the next snapshot takes along, and that are not worth one: signs of life come by the thousand.
+    /// Returns the part for changes that need no snapshot of their own: signs of life come by the thousand.
     pub(super) fn mut_unchanged(&mut self) -> &mut T {
         &mut self.part
     }
 
-    /// Makes the next snapshot due if this is so.
+    /// Makes a snapshot due if `changed` is true.
     pub(super) fn touch_if(&mut self, changed: bool) {
         self.changed |= changed;
     }
 
-    /// Returns true if it was changed, and clears that.
+    /// Returns true if the part was changed, and clears that.
     pub(super) fn take_changed(&mut self) -> bool {
         std::mem::take(&mut self.changed)
     }
@@ -49,7 +49,7 @@ impl<T> DerefMut for Tracked<T> {
     }
 }
 
-/// Two parts are the same if they say the same, whether or not that is stored yet.
+/// Equality ignores whether the part is stored yet.
 impl<T: PartialEq> PartialEq for Tracked<T> {
     fn eq(&self, other: &Self) -> bool {
         self.part == other.part

@@ -1,6 +1,7 @@
-//! Turns begin and end, and prompts wait for them.
+//! Turns, and the queue of prompts that wait for them.
 //!
-//! What must stay true: at most one turn runs; a prompt is in the queue until it leaves for the agent, and in no other place.
+//! Invariant: at most one turn runs; a prompt is in the queue until it is sent to the agent, and in no other
+//! place.
 
 use std::collections::VecDeque;
 
@@ -11,19 +12,19 @@ use super::{EffectSink, SessionState};
 use intercom_types::event::{TurnEnded, TurnStarted};
 use intercom_types::{Content, Event, Json, PromptId, Time, Turn, TurnId};
 
-/// The turn that runs, and what is to be done next.
+/// The running turn, and the queue.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub(super) struct TurnState {
     pub(super) turn: Option<Turn>,
-    /// When a turn that was interrupted counts as over, if the agent does not end it.
+    /// The time at which an interrupted turn counts as over, if the agent does not end it.
     #[serde(rename = "cancelled_by")]
     pub(super) cancel_deadline: Option<Time>,
     pub(super) interrupts: PendingInterrupts,
-    /// True once the agent has said something usable in this generation.
+    /// True once the agent has sent a usable message in this generation.
     #[serde(rename = "spoke")]
     pub(super) has_spoken: bool,
     pub(super) queue: VecDeque<QueuedPrompt>,
-    /// The last prompt, while the agent has not finished it.
+    /// The last prompt, until the agent has finished it.
     pub(super) unfinished: Option<PromptId>,
 }
 
@@ -33,7 +34,7 @@ pub(super) struct QueuedPrompt {
     pub(super) text: String,
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub(super) content: Option<Content>,
-    /// Not of a person.
+    /// True if the prompt is not from a person.
     #[serde(default, rename = "ours")]
     pub(super) by_daemon: bool,
 }
@@ -53,7 +54,7 @@ impl SessionState {
         self.end_turn_with(stop_reason, true, out);
     }
 
-    /// The agent has not said that it let go of it.
+    /// Ends the turn without the agent's confirmation.
     pub(super) fn end_turn_unconfirmed(&mut self, stop_reason: &str, out: &mut EffectSink<'_, '_>) {
         self.end_turn_with(stop_reason, false, out);
     }
@@ -70,7 +71,7 @@ impl SessionState {
         }));
     }
 
-    /// The agent says so itself: kept whole.
+    /// Ends the turn on the agent's own message, which is recorded whole.
     pub(super) fn end_turn_as_told(
         &mut self,
         stop_reason: &str,

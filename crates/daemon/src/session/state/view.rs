@@ -17,16 +17,16 @@ impl SessionState {
         }
     }
 
-    /// Why it is in this phase, as a sentence for people.
+    /// Returns the reason of the phase as a sentence for people.
     pub fn why(&self) -> String {
         match &self.life.stage {
             LifeStage::Created => "not started yet: its first prompt starts it".to_owned(),
             LifeStage::Starting if self.life.pid.is_some() => "the agent is getting ready".to_owned(),
             LifeStage::Starting => "the agent's process is starting".to_owned(),
             LifeStage::Resting { reason, attempt, .. } => {
-                format!("to be started again, attempt {attempt}: {}", self.end_in_words(reason))
+                format!("restarting, attempt {attempt}: {}", self.end_in_words(reason))
             }
-            LifeStage::Stopping { to_restart: true, .. } => "being stopped to be started again".to_owned(),
+            LifeStage::Stopping { to_restart: true, .. } => "being stopped for a restart".to_owned(),
             LifeStage::Stopping { by, .. } => format!("being stopped by {by}"),
             LifeStage::Ended { reason, .. } | LifeStage::Parked { reason, .. } => self.end_in_words(reason),
             LifeStage::Running if self.life.orphan => orphan::WHY.to_owned(),
@@ -47,7 +47,7 @@ impl SessionState {
             (Some(capped), ..) => format!("no new turn begins: {capped}"),
             (None, Some(failed), _) => format!("failed: {}", failed.reason),
             (None, None, Some(error)) => format!("its last turn failed: {error}"),
-            (None, None, None) if !self.turns.has_spoken => "ready, nothing said yet".to_owned(),
+            (None, None, None) if !self.turns.has_spoken => "ready, no output yet".to_owned(),
             (None, None, None) => "turn over, ready for a prompt".to_owned(),
         }
     }

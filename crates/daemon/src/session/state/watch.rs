@@ -1,4 +1,4 @@
-//! The watch over an agent: what it gives as signs of life, and what is done when there are none.
+//! The watch over an agent: its signs of life, and the steps if there are none.
 
 use intercom_types::event::{
     LadderChanged, LimitOver, LimitReached, SessionStopping, StallRecovered, StallReminder, StallReset,
@@ -16,33 +16,33 @@ use intercom_types::{
     span,
 };
 
-/// The actor of steps that nobody has asked for.
+/// The author of steps that no person asked for.
 pub(super) const DAEMON: &str = "intercom";
-/// The reason of a stall whose turn is over without a word.
-const STRANDED: &str = "its turn is over, and nobody tells it to go on";
-/// By so much the snapshot may lag behind the signs of life of an agent that talks…
+/// The reason of a stall whose turn has ended without output.
+const STRANDED: &str = "its turn is over, and it waits for a prompt";
+/// The maximum age of the snapshot's signs of life while the agent sends output…
 const TALK_LAG: Duration = Duration::from_secs(1);
-/// … and of one that is only busy.
+/// … and while it is only busy.
 const STIR_LAG: Duration = Duration::from_mins(1);
-/// Processes are as old as they were, give or take the system's ticks.
+/// The tolerance for equal process starts, because the system's clock ticks coarsely.
 const SAME_START: Duration = Duration::from_secs(5);
 
-/// The watch over an agent, and what people are shown of it.
+/// The watch over an agent, and the condition that people see.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub(super) struct AgentOversight {
     pub(super) tracker: ActivityTracker,
-    /// Where the agent stands, if that says more than the phase.
+    /// The agent's condition, if it says more than the phase.
     pub(super) condition: Option<AgentCondition>,
 }
 
 impl SessionState {
-    /// The agent gives a sign of life.
+    /// Records a sign of life.
     pub(super) fn alive(&mut self, by: &str, out: &mut EffectSink<'_, '_>) {
         self.oversight.mut_unchanged().tracker.record_sign_of_life(out.now());
         self.back_to_life(by, out);
     }
 
-    /// Heartbeats are signs of life too, but without progress not for ever.
+    /// Records a heartbeat: a sign of life, but not for ever without progress.
     pub(super) fn beats(&mut self, mark: u64, out: &mut EffectSink<'_, '_>) {
         let now = out.now();
         self.oversight.mut_unchanged().tracker.beat(mark, now);
@@ -54,7 +54,7 @@ impl SessionState {
     fn back_to_life(&mut self, by: &str, out: &mut EffectSink<'_, '_>) {
         let now = out.now();
         if self.life.stage != LifeStage::Running {
-            return; // its last words are not its recovery
+            return; // output before the exit is not a recovery
         }
         if let Some(recovered) = self.oversight.mut_unchanged().tracker.recover(now) {
             self.oversight.touch_if(true);
@@ -65,7 +65,7 @@ impl SessionState {
                 seconds: now.since(after.at).as_secs(),
                 by: by.to_owned(),
                 quiet_since: recovered.since,
-                summary: format!("recovered after {}, {took} after, by {by}", after.name()),
+                summary: format!("recovered {took} after {}, by {by}", after.name()),
             }));
         }
         if self.oversight.tracker.limit.is_none() && self.oversight.condition.is_some() {
@@ -75,7 +75,7 @@ impl SessionState {
         self.oversight.touch_if(is_stale);
     }
 
-    /// A person did something.
+    /// Records a person's act.
     pub(super) fn acted(&mut self, by: &str, out: &mut EffectSink<'_, '_>) {
         if self.oversight.tracker.reset(out.now()) {
             out.record(Event::StallReset(StallReset { by: by.to_owned() }));
@@ -88,7 +88,7 @@ impl SessionState {
     pub(super) fn turn_over(&mut self) {
         self.oversight.tracker.turn_over(self.turns.cancel_deadline.take().is_some());
         self.turns.interrupts.turn_over();
-        // What we say next, or when it is started again, is still about what it was asked.
+        // If our own prompt or a restart follows, the prompt is not finished.
         let to_restart = matches!(self.life.stage, LifeStage::Stopping { to_restart: true, .. });
         if !to_restart && !self.turns.queue.front().is_some_and(|next| next.by_daemon) {
             self.turns.unfinished = None;
@@ -117,12 +117,12 @@ impl SessionState {
     }
 
     fn setting(&self, now: Time) -> WatchSetting {
-        // Prompts that wait for people are no work of the agent's.
+        // Prompts that are held back are not work of the agent.
         let waits = self.agent.info.capped.is_some() || self.failures.awaits_log_in;
         WatchSetting {
             now,
             started: self.life.started_at.unwrap_or(self.spec.created_at),
-            // What waits in the queue of a running agent is work, too.
+            // Queued prompts of a running agent count as work, too.
             turn: self
                 .turns
                 .turn
@@ -133,7 +133,7 @@ impl SessionState {
         }
     }
 
-    /// When something is due by the clock: a look at the agent, a reminder, a step, an expiry.
+    /// Returns the time of the next deadline: a look at the agent, a reminder, a step of the ladder.
     pub fn next_due(&self, now: Time, policy: &WatchPolicy) -> Option<Time> {
         match self.life.stage {
             LifeStage::Running if self.life.orphan => None,
@@ -147,7 +147,7 @@ impl SessionState {
         }
     }
 
-    /// Whoever was not listened to has not been late.
+    /// Restarts the deadlines after a pause in reading, because output may have waited for us.
     pub(super) fn restart_deadlines(&mut self, out: &EffectSink<'_, '_>) {
         self.life.ready_deadline = self.life.ready_deadline.map(|_| out.ready_deadline());
         if self.turns.cancel_deadline.is_some() {
@@ -155,7 +155,7 @@ impl SessionState {
         }
     }
 
-    /// A look at what its processes do, and what follows.
+    /// Handles a look at the activity of its processes.
     pub(super) fn observe_activity(
         &mut self,
         activity: Option<ProcessActivity>,
@@ -202,13 +202,13 @@ impl SessionState {
         if self.life.stage == LifeStage::Running {
             self.publish(self.oversight.tracker.condition(&self.setting(now), policy));
         }
-        // Of an agent that does nothing there is nothing new to be kept.
+        // Without activity there is nothing new to store.
         let tracker = &mut self.oversight.mut_unchanged().tracker;
         let is_stale = tracker.stirs(now) && tracker.is_stale(now, STIR_LAG);
         self.oversight.touch_if(is_stale);
     }
 
-    /// Publishes the condition that people see, but only if there is something new in it.
+    /// Publishes the condition that people see, if there is something new in it.
     fn publish(&mut self, mut condition: AgentCondition) {
         let says_more = match condition.state {
             Situation::Quiet | Situation::Stuck | Situation::Gone | Situation::WaitingForService => true,
@@ -246,8 +246,8 @@ impl SessionState {
         }
     }
 
-    /// Performs a step of the ladder. A step that cannot be sent counts as failed, which is reported when the
-    /// next is due.
+    /// Performs a step of the ladder. A step that cannot be sent counts as failed, which is reported when the next one
+    /// is due.
     fn perform(&mut self, step: PerformedStep, condition: &AgentCondition, out: &mut EffectSink<'_, '_>) {
         let policy = out.watch_policy();
         match step.rung {
@@ -257,12 +257,13 @@ impl SessionState {
                     1 => policy.nudge_text.clone(),
                     _ => format!("{} ({})", policy.nudge_text, condition.sentence(out.now())),
                 };
-                self.nudge(message, DAEMON, out).ok(); // as above
+                self.nudge(message, DAEMON, out).ok(); // without a running process there is nobody to nudge
             }
             Rung::Interrupt => {
                 if self.interrupt(condition.sentence(out.now()), DAEMON, out).is_ok() {
+                    // With a full queue it has enough to do.
                     self.queue_prompt(policy.reprompt_text.as_str().into(), DAEMON.to_owned(), true, out)
-                        .ok(); // as above
+                        .ok();
                 }
             }
             Rung::Restart => {
@@ -279,24 +280,24 @@ impl SessionState {
         }
     }
 
-    /// In a turn it is nudged, otherwise prompted.
+    /// Tells the agent to continue: by a nudge during a turn, otherwise by a prompt.
     fn tell_to_go_on(&mut self, text: &str, out: &mut EffectSink<'_, '_>) {
         if self.turns.turn.is_none() {
-            self.queue_prompt(text.into(), DAEMON.to_owned(), true, out).ok(); // with a full queue it has enough to do
+            self.queue_prompt(text.into(), DAEMON.to_owned(), true, out).ok(); // a full queue is work enough
         } else {
-            self.nudge(text.to_owned(), DAEMON, out).ok(); // one that reads nothing is found out
+            self.nudge(text.to_owned(), DAEMON, out).ok(); // an agent that does not read is detected as a stall
         }
     }
 
-    /// After a restart because of a stall: it works on, or people have to tell it what to do.
+    /// Continues after a restart because of a stall: the agent works, or people must prompt it.
     pub(super) fn started_again(&mut self, out: &mut EffectSink<'_, '_>) {
         if self.turns.turn.is_some() || !self.turns.queue.is_empty() {
             return self.oversight.tracker.postpone(out.now(), out.watch_policy());
         }
-        self.leave_to_people("started again, and waits to be told what to do", out);
+        self.leave_to_people("restarted, and waits for a prompt", out);
     }
 
-    /// A stall that has ended without a sign of life, and nobody works on: people have to.
+    /// Hands a stall over to people if it has ended without a sign of life and without a prompt.
     fn leave_to_people(&mut self, why: &str, out: &mut EffectSink<'_, '_>) {
         let (now, policy) = (out.now(), out.watch_policy());
         let Some(since) = self.oversight.tracker.episode().map(|episode| episode.since) else { return };
@@ -334,7 +335,7 @@ impl SessionState {
         Ok(())
     }
 
-    /// Brings the condition that people see up to date at once.
+    /// Updates the condition that people see at once.
     fn refresh_condition(&mut self, out: &EffectSink<'_, '_>) {
         if self.oversight.condition.is_some() {
             self.publish(self.oversight.tracker.condition(&self.setting(out.now()), out.watch_policy()));

@@ -43,7 +43,7 @@ impl ShellReader<'_> {
             | "esac" | "select" | "function" | "in" | "[[" | "{" | "}" | "!" | "coproc" => {
                 self.unreadable("a reserved word where none is expected");
             }
-            // Only tells where a program is.
+            // This only prints the path of a program.
             "command" => {
                 return arguments
                     .first()
@@ -84,7 +84,7 @@ impl ShellReader<'_> {
         }
     }
 
-    /// Arguments that name variables. bash expands the subscripts in them.
+    /// Checks arguments that name variables. bash expands the subscripts in them.
     fn variable_names(&mut self, arguments: &[ShellWord]) {
         let mut before = "";
         for word in arguments {
@@ -100,7 +100,7 @@ impl ShellReader<'_> {
         }
     }
 
-    /// `wait -p NAME` expands the subscript in the name.
+    /// Checks `wait -p NAME`, which expands the subscript in the name.
     fn waited(&mut self, arguments: &[ShellWord]) {
         let is_built = |word: &ShellWord| word.text.contains('[') || word.literal().is_none();
         let mut is_name = false;
@@ -115,7 +115,7 @@ impl ShellReader<'_> {
         }
     }
 
-    /// `test -v NAME` expands the subscript in the name.
+    /// Checks `test -v NAME`, which expands the subscript in the name.
     fn test(&mut self, arguments: &[ShellWord]) {
         let hides = |word: &ShellWord| word.text.contains('[') && word.text.contains(['$', '`']);
         if arguments.iter().any(hides) {
@@ -126,7 +126,7 @@ impl ShellReader<'_> {
                 self.unreadable("a variable's name that is expanded");
             }
         }
-        // An operator that is expanded may be `-v`.
+        // An expanded operator may be `-v`.
         let count = arguments.iter().filter(|word| word.text != "]").count();
         for (at, word) in arguments.iter().enumerate() {
             if word.expanded && (word.splits || (at == 0 && count == 2)) {

@@ -1,4 +1,4 @@
-//! Files that a command puts somewhere: copies, links, moves, and what is made or unpacked from what the text gives.
+//! Files that a command writes: copies, links, moves, and files made or unpacked from the text's input.
 
 use super::super::reader::ShellReader;
 use super::super::word::ShellWord;
@@ -6,13 +6,13 @@ use super::super::{SimpleCommand, is_assignment};
 use crate::programs::{base, file_name};
 use crate::shell::effects::{ContentOrigin, content, written_among};
 
-/// Programs that run others with words from elsewhere.
+/// Programs that run others with words from another source.
 const SUPPLIERS: &[&str] = &["xargs", "parallel", "find", "fd", "fdfind"];
-/// Endings that unpacking takes away.
+/// File name endings that unpacking removes.
 const PACKED: &[&str] = &[".gz", ".bz2", ".xz", ".zst", ".lz4"];
 
 impl ShellReader<'_> {
-    /// Records the files that a command writes, by its words.
+    /// Records the files that a command's words name as written.
     pub(super) fn record_written_files(&mut self, simple: &SimpleCommand, has_document: bool) {
         let is_given = simple.piped || has_document || simple.input.is_some();
         let views = simple.views();
@@ -54,7 +54,7 @@ impl ShellReader<'_> {
                     }
                 }
             }
-            // These may become several words, of which any may be written.
+            // These may expand to several words, of which any may be written.
             let becomes_more = |word: &&ShellWord| (word.braces || word.splits) && !is_assignment(&word.text);
             if written_among(&program, &["x", "y"]).contains(&"y") {
                 for word in view[1..].iter().filter(becomes_more) {

@@ -1,4 +1,4 @@
-//! Modes, models and options: what can be set, and what has been.
+//! Modes, models and options: the offered settings and their values.
 
 use serde::{Deserialize, Serialize};
 use serde_json::value::RawValue;
@@ -10,31 +10,31 @@ use crate::acp::send;
 use crate::acp::update::SessionCost;
 use intercom_types::{AgentMessage, ControlChange, Controls, Json, NamedSetting, agent};
 
-/// The most pages read of a list of sessions.
+/// The maximum number of pages read of a list of sessions.
 const MAX_PAGES: usize = 20;
 
-/// The number of a setting that no person asked for.
+/// The number of a setting that no person has requested.
 pub(super) const NO_NUMBER: u64 = 0;
 
 /// A setting that waits for the agent's answer.
 #[derive(Debug, Clone, Default, Serialize, Deserialize)]
 pub(super) struct PendingSetting {
-    /// Ours, for whoever waits.
+    /// Our number, for the waiting caller.
     number: u64,
-    /// The mode that applies once the agent agrees, where it does not report that itself.
+    /// The mode that applies once the agent accepts, if it does not report the mode itself.
     mode: Option<String>,
     model: Option<String>,
 }
 
 impl AcpDriver {
-    /// Returns the message that sets a mode, a model or an option. Older agents call a mode or a model what
-    /// others have as an option.
+    /// Returns the message that sets a mode, a model or an option. Older agents have separate methods for modes and
+    /// models.
     pub(super) fn set(&mut self, set: &ControlChange, number: u64) -> Option<String> {
         let session = self.memory.session.id.clone()?;
         let (mode, model) = (self.option_of("mode"), self.option_of("model"));
         let old_modes = !self.memory.controls.modes.is_empty();
         let mut setting = PendingSetting { number, ..PendingSetting::default() };
-        let ours = self.memory.next_id;
+        let request = self.memory.next_id;
         let id = self.register_request(PendingCall::Set);
         let text = match set {
             ControlChange::Mode(value) => {
@@ -65,20 +65,20 @@ impl AcpDriver {
                 }
             }
         };
-        self.memory.setting.insert(ours, setting);
+        self.memory.setting.insert(request, setting);
         Some(text)
     }
 
-    /// The agent has answered; where it tells its options again, they are as it says.
+    /// Handles the agent's answer. If it repeats the options, they replace ours.
     pub(super) fn handle_setting_answer(
         &mut self,
-        ours: Option<u64>,
+        request: Option<u64>,
         result: Result<&RawValue, &RawValue>,
-        said: &mut Vec<AgentMessage>,
+        messages: &mut Vec<AgentMessage>,
     ) {
-        let setting = ours.and_then(|id| self.memory.setting.remove(&id));
+        let setting = request.and_then(|id| self.memory.setting.remove(&id));
         let set = setting.as_ref().map(|setting| setting.number).filter(|number| *number != NO_NUMBER);
-        let open = self.memory.opening.take_if(|open| open.waits_for(ours));
+        let open = self.memory.opening.take_if(|open| open.waits_for(request));
         match (result, open) {
             (Ok(result), open) => {
                 let before = self.memory.controls.clone();
@@ -90,18 +90,18 @@ impl AcpDriver {
                     controls.model = model.or(controls.model.take());
                 }
                 if *controls != before {
-                    said.push(self.controls());
+                    messages.push(self.controls());
                 }
                 match open {
-                    Some(open) => self.opening_mode_answered(open, Ok(result), said),
-                    None => said.push(AgentMessage::SettingAccepted { set, result: Json::raw(result) }),
+                    Some(open) => self.opening_mode_answered(open, Ok(result), messages),
+                    None => messages.push(AgentMessage::SettingAccepted { set, result: Json::raw(result) }),
                 }
             }
-            (Err(error), Some(open)) => self.opening_mode_answered(open, Err(error), said),
+            (Err(error), Some(open)) => self.opening_mode_answered(open, Err(error), messages),
             (Err(error), None) => {
                 let failure = ErrorAnswer::read(error);
                 let reason = failure.advice(&self.setup.agent, &self.log_in_advice(&failure));
-                said.push(AgentMessage::SettingRefused { set, reason, error: Json::raw(error) });
+                messages.push(AgentMessage::SettingRefused { set, reason, error: Json::raw(error) });
             }
         }
     }
@@ -117,8 +117,8 @@ impl AcpDriver {
         AgentMessage::Controls(Box::new(self.memory.controls.clone()))
     }
 
-    /// Page by page; all of it is told at once.
-    pub(super) fn add_session_page(&mut self, result: &RawValue, said: &mut Vec<AgentMessage>) {
+    /// Adds a page of sessions; the complete list is reported at the end.
+    pub(super) fn add_session_page(&mut self, result: &RawValue, messages: &mut Vec<AgentMessage>) {
         let page = answer::SessionListAnswer::read(result);
         self.memory.listed.push(Json::raw(result));
         let next = page.and_then(|page| page.next).filter(|_| self.memory.listed.len() < MAX_PAGES);
@@ -128,16 +128,16 @@ impl AcpDriver {
                 Some(&self.setup.workspace),
                 Some(&next),
             );
-            return said.push(AgentMessage::DriverText { text });
+            return messages.push(AgentMessage::DriverText { text });
         }
         let mut all: Vec<serde_json::Value> = Vec::new();
         for page in std::mem::take(&mut self.memory.listed) {
             let mut page: serde_json::Value = serde_json::from_str(page.as_str()).unwrap_or_default();
-            // Not by `page["sessions"]`: that panics where the page is no object.
+            // Not by `page["sessions"]`, which panics if the page is not an object.
             let sessions = page.get_mut("sessions").and_then(serde_json::Value::as_array_mut);
             all.extend(sessions.map(std::mem::take).unwrap_or_default());
         }
-        said.push(AgentMessage::SessionList {
+        messages.push(AgentMessage::SessionList {
             result: Json::of(&serde_json::json!({ "sessions": all })),
             ok: true,
         });
@@ -164,10 +164,10 @@ fn named_options(all: OptionSelection<'_>) -> (Option<String>, Vec<NamedSetting>
     (all.current.map(Into::into), all.available.into_iter().map(named).collect())
 }
 
-/// In millionths; what is no sum of money is left out.
+/// Converts a cost to millionths; `None` if it is not a valid amount.
 pub(super) fn cost_of(cost: &SessionCost<'_>) -> Option<AgentMessage> {
     let micros = (cost.amount * 1e6).round();
-    #[expect(clippy::cast_possible_truncation, clippy::cast_sign_loss, reason = "it was looked at")]
+    #[expect(clippy::cast_possible_truncation, clippy::cast_sign_loss, reason = "the range was checked")]
     let micros = (0.0..1e15).contains(&micros).then_some(micros as u64)?;
     Some(AgentMessage::Cost { micros, currency: cost.currency.clone().map(Into::into) })
 }

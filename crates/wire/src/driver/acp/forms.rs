@@ -1,4 +1,4 @@
-//! The forms that an agent's questions come with, and answers to them.
+//! The forms of an agent's questions, and the answers to them.
 
 use serde::Deserialize;
 use serde_json::value::RawValue;
@@ -15,7 +15,7 @@ impl AcpDriver {
         form
     }
 
-    /// An instruction is what was filled in: the form itself, or the text of its only field.
+    /// Encodes an answer. An instruction is the filled-in form, or the text of its only field.
     pub(super) fn encode_answer(
         &mut self,
         request: &RequestId,
@@ -33,7 +33,7 @@ impl AcpDriver {
     }
 }
 
-/// A form may be filled in as JSON; as text, it is what goes into its only field, or else into its first for text.
+/// Fills in a form. JSON is the complete form; other text goes into its only field, or else into its first text field.
 pub(super) fn filled_in(text: &str, form: Option<&Json>) -> Option<Json> {
     #[derive(Deserialize)]
     struct ElicitationForm {

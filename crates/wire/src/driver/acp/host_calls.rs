@@ -1,4 +1,4 @@
-//! The agent's requests to its client: files and terminals, where they were offered.
+//! The agent's requests to its client: files and terminals, if they were offered.
 
 use crate::acp::request::{AcpAgentRequest, TerminalVerb};
 use crate::acp::send::{self, OfferedCapabilities, TerminalExit};
@@ -8,7 +8,7 @@ use intercom_types::{
     AgentMessage, Exit, HostCall, HostCallReply, HostCallRequest, Json, RequestId, TerminalOperation,
 };
 
-/// `None` if it was not offered.
+/// Converts a request to a host call; `None` if it was not offered.
 pub(super) fn read_host_call(
     request: &RequestId,
     method: &str,
@@ -17,7 +17,7 @@ pub(super) fn read_host_call(
     params: impl FnOnce() -> Json,
     text: &str,
 ) -> Option<AgentMessage> {
-    let wants = match wanted {
+    let operation = match wanted {
         AcpAgentRequest::ReadFile(read) if offer.read_files => {
             HostCallRequest::Read { path: read.path.into_owned(), line: read.line, limit: read.limit }
         }
@@ -45,7 +45,7 @@ pub(super) fn read_host_call(
     Some(AgentMessage::HostCall(Box::new(HostCall {
         request: request.clone(),
         method: method.to_owned(),
-        operation: wants,
+        operation,
         params: params(),
         line: line(text),
     })))
@@ -72,7 +72,7 @@ fn terminal_exit(exit: &Exit) -> TerminalExit {
     }
 }
 
-/// By its usual name, such as `SIGKILL`.
+/// Returns the name of a signal, such as `SIGKILL`.
 fn signal_name(number: i32) -> String {
     nix::sys::signal::Signal::try_from(number)
         .map_or_else(|_| format!("signal {number}"), |signal| signal.as_str().to_owned())

@@ -27,13 +27,13 @@ pub(super) struct DriverMemory {
     pub(super) questions: BTreeMap<String, Json>,
     pub(super) calls: VecDeque<(String, Json)>,
     pub(super) controls: Controls,
-    /// The words of nudges that wait for an answer, by our request.
+    /// The texts of nudges that wait for an answer, by our request.
     pub(super) steering: BTreeMap<u64, String>,
     /// The settings that wait for an answer, by our request.
     pub(super) setting: BTreeMap<u64, PendingSetting>,
-    /// Pages of a list that is not complete yet.
+    /// The pages of an incomplete list.
     pub(super) listed: Vec<Json>,
-    /// The session that is open, while the agent is asked for the mode of its profile.
+    /// The opened session, while the agent is asked to set the mode of its profile.
     pub(super) opening: Option<OpenSession>,
 }
 
@@ -44,9 +44,9 @@ pub(super) struct AgentSession {
     /// The agent's own id of it.
     #[serde(rename = "session")]
     pub(super) id: Option<String>,
-    /// One of an earlier process, to be resumed.
+    /// The session of an earlier process to resume.
     pub(super) earlier: Option<String>,
-    /// Somebody has asked for that session, and for no other.
+    /// A person has requested exactly that session.
     pub(super) explicit: bool,
     /// True while the agent replays updates that are in the log already.
     pub(super) replaying: bool,

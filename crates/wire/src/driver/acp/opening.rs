@@ -1,4 +1,4 @@
-//! The handshake: who we are, whether somebody has to log in, and the session to work in.
+//! The handshake: identification, log-in, and the session to work in.
 
 use serde::{Deserialize, Serialize};
 use serde_json::value::RawValue;
@@ -12,7 +12,7 @@ use crate::acp::{VERSION, method};
 use intercom_types::text::quoted;
 use intercom_types::{AgentMessage, ControlChange, Json, PromptCapabilities};
 
-/// A session that the agent has opened, before it is told to be ready.
+/// A session that the agent has opened, before it is reported as ready.
 #[derive(Debug, Clone, Serialize, Deserialize)]
 pub(super) struct OpenSession {
     resumed: bool,
@@ -29,23 +29,23 @@ impl OpenSession {
 }
 
 impl AcpDriver {
-    pub(super) fn handle_initialize_answer(&mut self, result: &RawValue, said: &mut Vec<AgentMessage>) {
+    pub(super) fn handle_initialize_answer(&mut self, result: &RawValue, messages: &mut Vec<AgentMessage>) {
         let Some(hello) = InitializeAnswer::read(result) else {
-            let reason = "its answer to `initialize` is no object".to_owned();
-            return said.push(AgentMessage::Unusable { reason });
+            let reason = "its answer to `initialize` is not an object".to_owned();
+            return messages.push(AgentMessage::Unusable { reason });
         };
         if let Some(version) = hello.version.filter(|version| *version != VERSION) {
-            let reason = format!("it speaks version {version} of the protocol, not {VERSION}");
-            return said.push(AgentMessage::Unusable { reason });
+            let reason = format!("it uses version {version} of the protocol, not {VERSION}");
+            return messages.push(AgentMessage::Unusable { reason });
         }
         self.memory.can = hello.features;
         self.memory.auth = hello.auth_methods;
         self.memory.about = Some(Json::raw(result));
-        self.open_session(said);
+        self.open_session(messages);
     }
 
-    /// The session of an earlier process if the agent can go on with it, else a new one.
-    pub(super) fn open_session(&mut self, said: &mut Vec<AgentMessage>) {
+    /// Opens the session of an earlier process if the agent can resume it, else a new one.
+    pub(super) fn open_session(&mut self, messages: &mut Vec<AgentMessage>) {
         let (cwd, servers) = (self.setup.workspace.clone(), self.setup.mcp_servers.clone());
         let servers = servers.as_ref();
         let text = match self.memory.session.earlier.clone() {
@@ -58,38 +58,42 @@ impl AcpDriver {
             }
             _ => send::session_new(&self.register_request(PendingCall::New), &cwd, servers),
         };
-        said.push(AgentMessage::DriverText { text });
+        messages.push(AgentMessage::DriverText { text });
     }
 
     pub(super) fn handle_session_opened(
         &mut self,
         result: &RawValue,
         resumed: bool,
-        said: &mut Vec<AgentMessage>,
+        messages: &mut Vec<AgentMessage>,
     ) {
         let started = SessionStartAnswer::read(result);
         let earlier = self.memory.session.earlier.take().filter(|_| resumed);
         let Some(session) = started.session.clone().map(Into::into).or(earlier) else {
             let reason = "its new session has no id".to_owned();
-            return said.push(AgentMessage::Unusable { reason });
+            return messages.push(AgentMessage::Unusable { reason });
         };
-        // Some answer before they have told all of it: it goes on until they are asked something.
+        // Some agents send the replay only after this answer: it lasts until our next request.
         self.store_controls(&started);
-        said.push(self.controls());
+        messages.push(self.controls());
         self.memory.session.id = Some(session);
         let open = OpenSession { resumed, answer: Json::raw(result), request: None };
         match self.mode_to_set() {
-            None => self.report_ready(open, None, said),
+            None => self.report_ready(open, None, messages),
             Some(Err(reason)) => {
-                said.push(AgentMessage::SettingRefused { set: None, reason, error: Json::trusted("null") });
-                self.report_ready(open, None, said);
+                messages.push(AgentMessage::SettingRefused {
+                    set: None,
+                    reason,
+                    error: Json::trusted("null"),
+                });
+                self.report_ready(open, None, messages);
             }
-            // Not ready before the answer: the first prompt must not meet the agent in another mode.
+            // Not ready before the answer: the first prompt must not reach the agent in another mode.
             Some(Ok(mode)) => {
                 let request = Some(self.memory.next_id);
                 let text = self.set(&ControlChange::Mode(mode), NO_NUMBER);
                 self.memory.opening = Some(OpenSession { request, ..open });
-                said.extend(text.map(|text| AgentMessage::DriverText { text }));
+                messages.extend(text.map(|text| AgentMessage::DriverText { text }));
             }
         }
     }
@@ -113,35 +117,35 @@ impl AcpDriver {
         })
     }
 
-    /// The agent has answered whether it takes the mode of its profile. It is ready in either case.
+    /// Handles the agent's answer about the mode of its profile. It is ready in either case.
     pub(super) fn opening_mode_answered(
         &mut self,
         open: OpenSession,
         result: Result<&RawValue, &RawValue>,
-        said: &mut Vec<AgentMessage>,
+        messages: &mut Vec<AgentMessage>,
     ) {
         let wanted = self.setup.mode.clone().unwrap_or_default();
         match result {
-            Ok(_) => self.report_ready(open, Some(&wanted), said),
+            Ok(_) => self.report_ready(open, Some(&wanted), messages),
             Err(error) => {
                 let why = quoted(&ErrorAnswer::read(error).message);
                 let agent = &self.setup.agent;
                 let reason =
                     format!("the profile of {agent} wants mode `{wanted}`, and the agent refuses it: {why}");
-                said.push(AgentMessage::SettingRefused { set: None, reason, error: Json::raw(error) });
-                self.report_ready(open, None, said);
+                messages.push(AgentMessage::SettingRefused { set: None, reason, error: Json::raw(error) });
+                self.report_ready(open, None, messages);
             }
         }
     }
 
-    fn report_ready(&mut self, open: OpenSession, mode: Option<&str>, said: &mut Vec<AgentMessage>) {
+    fn report_ready(&mut self, open: OpenSession, mode: Option<&str>, messages: &mut Vec<AgentMessage>) {
         #[derive(Serialize)]
         struct ReadyInfo<'a> {
             agent_session: &'a str,
             resumed: bool,
             initialize: &'a Option<Json>,
             session: &'a Json,
-            /// The mode that was set because the profile says so.
+            /// The mode of the profile that was set.
             #[serde(skip_serializing_if = "Option::is_none")]
             mode: Option<&'a str>,
         }
@@ -150,7 +154,7 @@ impl AcpDriver {
         let info =
             ReadyInfo { agent_session, resumed, initialize: &self.memory.about, session: &answer, mode };
         let AgentCapabilities { image, audio, embedded_context, .. } = self.memory.can;
-        said.push(AgentMessage::Ready {
+        messages.push(AgentMessage::Ready {
             supports_steering: self.memory.can.steer,
             supports_session_list: self.memory.can.list,
             resumed,
@@ -159,54 +163,54 @@ impl AcpDriver {
         });
     }
 
-    /// Handles a failed resume: the session is loaded if possible, else a new one begins, unless somebody
-    /// asked for just that session.
+    /// Handles a failed resume: the session is loaded if possible, else a new one begins, unless a person requested
+    /// exactly that session.
     pub(super) fn handle_resume_failure(
         &mut self,
         may_load: bool,
         error: &RawValue,
-        said: &mut Vec<AgentMessage>,
+        messages: &mut Vec<AgentMessage>,
     ) {
         if may_load && self.memory.can.load {
             self.memory.can.resume = false;
         } else if self.memory.session.explicit {
-            return self.report_unusable(error, said);
+            return self.report_unusable(error, messages);
         } else {
             self.memory.session.earlier = None;
         }
-        self.open_session(said);
+        self.open_session(messages);
     }
 
-    /// Without a log-in, one is tried if the profile says how.
-    pub(super) fn handle_open_failure(&mut self, error: &RawValue, said: &mut Vec<AgentMessage>) {
+    /// Handles a failure to open a session. If a log-in is missing, it is attempted if the profile names a method.
+    pub(super) fn handle_open_failure(&mut self, error: &RawValue, messages: &mut Vec<AgentMessage>) {
         let wants_login = ErrorAnswer::read(error).trouble == ErrorCause::Auth;
         match self.setup.auth_method.clone().filter(|_| wants_login && !self.memory.logged_in) {
             Some(way) => {
                 self.memory.logged_in = true;
                 let text = send::authenticate(&self.register_request(PendingCall::Authenticate), &way);
-                said.push(AgentMessage::DriverText { text });
+                messages.push(AgentMessage::DriverText { text });
             }
-            None => self.report_unusable(error, said),
+            None => self.report_unusable(error, messages),
         }
     }
 
-    pub(super) fn report_unusable(&mut self, error: &RawValue, said: &mut Vec<AgentMessage>) {
+    pub(super) fn report_unusable(&mut self, error: &RawValue, messages: &mut Vec<AgentMessage>) {
         let failure = ErrorAnswer::read(error);
-        self.report_login_needed(&failure, said);
+        self.report_login_needed(&failure, messages);
         let reason = failure.advice(&self.setup.agent, &self.log_in_advice(&failure));
-        said.push(AgentMessage::Unusable { reason });
+        messages.push(AgentMessage::Unusable { reason });
     }
 
-    /// Says how to log in, if a log-in is what is missing.
-    pub(super) fn report_login_needed(&self, failure: &ErrorAnswer, said: &mut Vec<AgentMessage>) {
+    /// Reports how to log in, if a log-in is missing.
+    pub(super) fn report_login_needed(&self, failure: &ErrorAnswer, messages: &mut Vec<AgentMessage>) {
         if failure.trouble == ErrorCause::Auth {
             let LogInAdvice { reason, how } = self.log_in_advice(failure);
             let words = failure.message.trim_end_matches('.').to_owned();
-            said.push(AgentMessage::LogInNeeded { reason, words, how, untouched: self.is_untouched() });
+            messages.push(AgentMessage::LogInNeeded { reason, words, how, untouched: self.is_untouched() });
         }
     }
 
-    /// The one piece of advice about a log-in: in the log, in hints, and for ACP clients.
+    /// Returns the advice about a log-in, which is the same in the log, in hints, and for ACP clients.
     pub(super) fn log_in_advice(&self, failure: &ErrorAnswer) -> LogInAdvice {
         let agent = &self.setup.agent;
         let log_in = match &self.setup.login {
@@ -218,7 +222,7 @@ impl AcpDriver {
                 reason: format!("the key of {agent} ({}) was refused", key.names),
                 how: key.how_to_replace.clone(),
             },
-            // Some agents say no more than that, whatever their service has answered.
+            // Some agents report only that a log-in is missing, regardless of their service's answer.
             (Some(key), false) if !failure.is_missing() => LogInAdvice {
                 reason: format!(
                     "{agent} needs a login although {} is set, so the key may be wrong",
@@ -234,13 +238,13 @@ impl AcpDriver {
         }
     }
 
-    /// Tells whether the agent has done nothing about its prompt but to ask for a log-in.
+    /// Reports whether the agent has not processed its prompt, except for requesting a log-in.
     fn is_untouched(&self) -> bool {
         let words = self.memory.turn.last_words.trim();
         !self.memory.turn.worked && (words.is_empty() || wants_login(words))
     }
 
-    /// The request that the agent has not answered yet: the oldest of the handshake, or its prompt.
+    /// Returns the unanswered request: the oldest of the handshake, or the prompt.
     pub(in crate::driver) fn unanswered(&self) -> Option<&'static str> {
         self.memory.pending.values().find_map(|pending| match pending {
             PendingCall::Initialize => Some(method::INITIALIZE),

@@ -3,24 +3,24 @@
 use crate::acp::send::OfferedCapabilities;
 use intercom_types::Json;
 
-/// The settings that do not change while a session lives.
+/// The settings that stay the same for the life of a session.
 #[derive(Debug, Clone, Default)]
 pub struct DriverSetup {
     /// The agent's name, as people know it.
     pub agent: String,
     pub workspace: String,
     pub offer: OfferedCapabilities,
-    /// The authentication method, where one works without a person.
+    /// The authentication method, if one works without a person.
     pub auth_method: Option<String>,
     /// The mode to set whenever the agent's process starts.
     pub mode: Option<String>,
-    /// The way for people to log in, where that is known; else the agent's own words are used.
+    /// The way for people to log in, if known; else the agent's own text is used.
     pub login: Option<String>,
-    /// The key that the agent got, if its name is known.
+    /// The key that the agent received, if its name is known.
     pub key: Option<AgentKey>,
-    /// A session of the agent's own to go on with.
+    /// The agent's own session to resume.
     pub resume: Option<String>,
-    /// For the agent to connect to, as they were listed.
+    /// The MCP servers for the agent, in their original format.
     pub mcp_servers: Option<Json>,
 }
 
@@ -28,6 +28,6 @@ pub struct DriverSetup {
 #[derive(Debug, Clone)]
 pub struct AgentKey {
     pub names: String,
-    /// The way to set another one, in a sentence.
+    /// The way to replace it, in a sentence.
     pub how_to_replace: String,
 }

@@ -196,7 +196,7 @@ fn an_exit_is_told_with_its_moment_and_the_last_line() {
     check(
         &mut world,
         exited(0, "", None),
-        (FailureKind::Start, "exited with code 0 before it said anything: “kimi is discontinued”"),
+        (FailureKind::Start, "exited with code 0 before any output: “kimi is discontinued”"),
     );
     let mut world = World::running();
     world.say(status());

@@ -178,6 +178,6 @@ fn a_log_that_cannot_be_is_told_event_by_event() {
     let found = recorded.rebuild(RebuildMode::Compare);
     assert_eq!(found.differences, []);
     let [twice, unreadable] = &found.misfits[..] else { panic!("{found:#?}") };
-    assert!(twice.contains("clearance.decided") && twice.ends_with("is not pending any more"), "{twice}");
+    assert!(twice.contains("clearance.decided") && twice.ends_with("is no longer pending"), "{twice}");
     assert_eq!(unreadable, "event 200, question.asked: its data cannot be read");
 }

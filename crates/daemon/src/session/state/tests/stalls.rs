@@ -374,7 +374,7 @@ fn a_restart_of_the_ladder_is_not_lost_with_the_daemon() {
     sim.world.time = sim.world.state.resting().unwrap().millis();
     sim.go(SessionInput::Restart { prompt: None });
     sim.restart_daemon();
-    let agent_exit = AgentExit { reason: "lost: it never came to run".to_owned(), ..AgentExit::default() };
+    let agent_exit = AgentExit { reason: "lost: it was never started".to_owned(), ..AgentExit::default() };
     sim.go(SessionInput::Exited(Box::new(agent_exit)));
     assert!(sim.world.state.resting().is_some(), "{}", sim.world.state.why());
 }
