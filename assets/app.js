@@ -16,7 +16,7 @@ import * as keys from "./js/keys.js";
 
 const root = /** @type {HTMLElement} */ (document.getElementById("app"));
 
-// The address names the page that is shown: the way past the menu must not change it.
+// The hash of the address is the route, so the skip link must not change it.
 document.querySelector(".skip")?.addEventListener("click", (event) => {
   event.preventDefault();
   document.getElementById("main")?.focus();
@@ -26,7 +26,7 @@ const theme = localStorage.getItem("theme");
 if (theme === "light" || theme === "dark") document.documentElement.dataset.theme = theme;
 
 /**
- * Pages other than the first are fetched when they are wanted.
+ * Pages other than the first are fetched on demand.
  *
  * @type {Array<Opened & { hash: string, label: string, least?: Role }>}
  */
@@ -106,12 +106,16 @@ let shown = null;
 /** @type {ReturnType<typeof frame> | null} */
 let parts = null;
 let turn = 0;
-// Whether the page that is wanted could not be fetched: it comes with the connection.
+// True if the requested page could not be fetched: it is fetched again once the connection is back.
 let missed = false;
 
 /** @returns {View} */
 const away = () => ({
-  element: h("div", { class: "page" }, h("p", { class: "empty" }, "This page comes when the daemon is back.")),
+  element: h(
+    "div",
+    { class: "page" },
+    h("p", { class: "empty" }, "This page loads when the daemon can be reached again."),
+  ),
   title: "Offline",
   close() {},
 });
@@ -124,7 +128,7 @@ async function route() {
   const page = find(address.pathOf(hash));
   let failed = false;
   const view = await page.open().catch(() => ((failed = true), away()));
-  // Somebody went elsewhere while this page was on its way.
+  // The person opened another page while this one was loading.
   if (mine !== turn) return view.close();
   missed = failed;
   shown?.close();
@@ -154,11 +158,12 @@ function showStatus() {
   const draw = () =>
     text(
       words,
-      `Offline. What you see may be old. Trying again ${again > Date.now() ? `in ${Math.ceil((again - Date.now()) / 1000)} s` : "now"}.`,
+      `Offline. This page may be out of date. Retrying ${again > Date.now() ? `in ${Math.ceil((again - Date.now()) / 1000)} s` : "now"}.`,
     );
   draw();
   ticking = setInterval(draw, 1000);
-  parts.banner.replaceChildren(words, h("button", { type: "button", class: "small", onclick: live.retry }, "Try now"));
+  const retry = h("button", { type: "button", class: "small", onclick: live.retry }, "Retry now");
+  parts.banner.replaceChildren(words, retry);
 }
 
 /** @param {string | null} problem */
@@ -186,7 +191,7 @@ async function start() {
         "main",
         { id: "main", class: "signin-page", tabindex: "-1" },
         h("h1", {}, "intercom"),
-        h("p", {}, "The daemon cannot be reached. This page tries again by itself."),
+        h("p", {}, "The daemon cannot be reached. This page retries automatically."),
       ),
     );
     return void setTimeout(start, 2000);

@@ -1,8 +1,8 @@
 // @ts-check
-// The address: the page that it names, the page's filters, and how far each visited page was scrolled.
+// The address: its page, the page's filters, and the scroll position of each visited page.
 
 const POSITIONS = "positions";
-/** Pages whose position is kept over a reload. */
+/** The pages whose position survives a reload. */
 const KEPT = 50;
 
 /**
@@ -59,13 +59,13 @@ export function keep(values, defaults) {
 /** @type {string | null} */
 let visit = null;
 /**
- * Keeps something of the position in the page that is shown.
+ * Stores a part of the position in the current page.
  *
  * @param {Partial<Position>} more
  */
 export const note = (more) => visit && positions.set(visit, { ...positions.get(visit), ...more });
 /**
- * Finds what was kept when the reader left the page of the address, if they come back to it.
+ * Returns the position that was stored when the reader left the page of the address, if they return to it.
  *
  * @returns {Partial<Position>}
  */
@@ -93,7 +93,7 @@ const rowsOf = (main) => [...main.querySelectorAll("[data-stop]")].filter((row) 
  */
 export function turn(main) {
   if (visit) {
-    // Heights of rows that were never seen are guesses: the row at the top is what a reader comes back to.
+    // Heights of rows that were never rendered are estimates, so the row at the top is the reliable position.
     const row = rowsOf(main).find((each) => each.getBoundingClientRect().bottom > 0);
     const anchor = row ? { name: nameOf(row), at: row.getBoundingClientRect().top } : null;
     note({ top: scrollY, anchor });
@@ -104,7 +104,7 @@ export function turn(main) {
 }
 
 /**
- * Scrolls to where the reader was. A page that is still fetched gets there when it is long enough.
+ * Scrolls to the stored position. A page that is still loading gets there when it is long enough.
  *
  * @param {HTMLElement} main
  * @param {Position} position
@@ -120,7 +120,7 @@ export function restore(main, { top, anchor }) {
   const done = new AbortController();
   const growth = new ResizeObserver(() => there() && done.abort());
   done.signal.addEventListener("abort", () => growth.disconnect());
-  // The reader's own wish is stronger.
+  // An action of the reader takes precedence.
   for (const name of ["wheel", "touchstart", "keydown", "hashchange"])
     addEventListener(name, () => done.abort(), { signal: done.signal, passive: true });
   if (!there()) growth.observe(main);

@@ -1,5 +1,5 @@
 // @ts-check
-// Calls of the daemon's API, as the person who is signed in.
+// Calls of the daemon's API, as the signed-in person.
 
 import { localTimes } from "./text.js";
 /** @import { ApiError, PostBody, Clearance, DeleteAnswer, GetAnswer, PostAnswer, Question } from "../types/models" */
@@ -23,7 +23,7 @@ export class Refused extends Error {
 export class Unreachable extends Error {}
 
 /**
- * `X-Intercom` shows that our own page asks: no other can send it.
+ * `X-Intercom` proves that our own page sends the request: no other page can set it.
  *
  * @param {string} method
  * @param {string} path
@@ -52,7 +52,7 @@ async function call(method, path, body, more) {
   try {
     parsed = text ? JSON.parse(text) : null;
   } catch {
-    // A proxy's page, perhaps: the status says enough.
+    // Not JSON, perhaps a proxy's page: the status is enough.
   }
   if (!response.ok) {
     if (response.status === 401 && path !== "/web/sessions") dispatchEvent(new Event("signed-out"));
@@ -69,7 +69,7 @@ async function call(method, path, body, more) {
 export const get = (path) => call("GET", path);
 
 /**
- * Repeating it with the same key does nothing twice.
+ * A repetition with the same key has no second effect.
  *
  * @template {string} Url
  * @param {Url} path

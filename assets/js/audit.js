@@ -1,5 +1,5 @@
 // @ts-check
-// The audit: who did what, and whether anything was changed since.
+// The audit: the actions of everybody, and the verification of its chain.
 
 import * as api from "./api.js";
 import { bindings } from "./bind.js";
@@ -16,21 +16,21 @@ import { clean, clock, fieldsOf, plural, short } from "./text.js";
 /** @typedef {GetAnswer<"/audit">["items"][number]} AuditRow */
 /** @typedef {(id: string) => string} NameOf a session */
 
-/** Rows that are fetched, the newest; who wants more has the command line. */
+/** The limit on fetched rows, the newest; the command line has the rest. */
 const MOST = 20000;
 const PAGE = 200;
-/** The filters of an address that has none; no days are all of them. */
+/** The default filters; an empty `days` means all. */
 const USUAL = { days: "7", search: "" };
 /** @type {Array<[string, string]>} */
 const DAYS = [
   ["1", "a day"],
   ["7", "a week"],
   ["30", "a month"],
-  ["", "all"],
+  ["", "all time"],
 ];
 
 /**
- * The name of a session by the rows of the audit, else by what is known of it, else its id.
+ * The name of a session from the rows of the audit, else from the state, else its id.
  *
  * @param {AuditRow[]} rows
  * @returns {NameOf}
@@ -69,7 +69,7 @@ async function read(days, isWanted) {
 }
 
 /**
- * Those that have all of these words in them.
+ * The rows that contain all of these words.
  *
  * @param {AuditRow[]} rows
  * @param {NameOf} nameOf
@@ -102,16 +102,16 @@ const line = (each, nameOf) =>
     h("td", { class: "wrap faint" }, about(each.action, each.data)),
   );
 
-/** A button that looks at every row of the chain, and what it has found. */
+/** The button that verifies the chain, with its result. */
 function verification() {
   const found = h("span", { class: "faint", role: "status" });
   const verify = button("Verify", async () => {
-    found.textContent = "Looking at every row …";
+    found.textContent = "Verifying every row …";
     try {
       const { whole, rows, head, problems } = await api.get("/audit/verify");
       const broken = problems.map((each) => `row ${each.n}: ${clean(each.what)}`).join("; ");
       found.textContent = whole
-        ? `Whole: ${plural(rows, "row")}, head ${head.slice(0, 16)}…`
+        ? `Intact: ${plural(rows, "row")}, head ${head.slice(0, 16)}…`
         : `The chain is broken: ${broken}`;
     } catch (error) {
       found.textContent = api.why(error);
@@ -120,9 +120,9 @@ function verification() {
   return { verify, found };
 }
 
-/** A model of the rows that are wanted, and how it is loaded. */
+/** The model of the selected rows, and its loading. */
 function audit() {
-  const wish = { ...address.filters(USUAL), most: PAGE };
+  const filters = { ...address.filters(USUAL), most: PAGE };
   /** @type {{ rows: AuditRow[], older: boolean, nameOf: NameOf, words: string | null }} */
   let known = { rows: [], older: false, nameOf: namesIn([]), words: null };
   const { bind, draw } = bindings();
@@ -130,11 +130,11 @@ function audit() {
 
   async function load() {
     const mine = (turn += 1);
-    known = { ...known, words: "Reading …" };
+    known = { ...known, words: "Loading …" };
     draw();
     try {
-      const found = await read(wish.days, () => mine === turn);
-      if (!found) return; // another stretch of time is wanted by now, or another page
+      const found = await read(filters.days, () => mine === turn);
+      if (!found) return; // the person has chosen another time range or page meanwhile
       known = { ...found, words: null };
     } catch (error) {
       if (mine !== turn) return;
@@ -142,24 +142,24 @@ function audit() {
     }
     draw();
   }
-  /** @param {Partial<typeof wish>} more */
+  /** @param {Partial<typeof filters>} more */
   const want = (more) => {
-    Object.assign(wish, more);
-    address.keep({ days: wish.days, search: wish.search }, USUAL);
+    Object.assign(filters, more);
+    address.keep({ days: filters.days, search: filters.search }, USUAL);
     if ("days" in more) load();
     else draw();
   };
   load();
-  return { wish, want, bind, known: () => known, close: () => void (turn += 1) };
+  return { filters, want, bind, known: () => known, close: () => void (turn += 1) };
 }
 
 /** @param {ReturnType<typeof audit>} model */
-function listing({ wish, want, bind, known }) {
+function listing({ filters, want, bind, known }) {
   const body = h("tbody", {});
   const said = h("p", { class: "faint", role: "status" });
-  const more = button("Show more", () => want({ most: wish.most + PAGE }), { class: "wide" });
+  const more = button("Show more", () => want({ most: filters.most + PAGE }), { class: "wide" });
   bind(
-    () => ({ ...wish, ...known() }),
+    () => ({ ...filters, ...known() }),
     ({ rows, older, nameOf, search, most, words }) => {
       if (words) return text(said, words);
       const found = matching(rows, nameOf, search);
@@ -180,15 +180,15 @@ export function view() {
     return { element, title: "Audit", close() {} };
   }
   const model = audit();
-  const { wish, want } = model;
+  const { filters, want } = model;
   const search = h("input", {
     type: "search",
     placeholder: "Search",
     "aria-label": "Search the audit",
-    value: wish.search,
+    value: filters.search,
     oninput: () => want({ search: search.value, most: PAGE }),
   });
-  const days = select(DAYS, wish.days, (value) => want({ days: value }), { "aria-label": "How far back" });
+  const days = select(DAYS, filters.days, (value) => want({ days: value }), { "aria-label": "Time range" });
   const { verify, found } = verification();
   const head = [h("h1", {}, "Audit"), h("span", { class: "grow" }), search, days, verify];
   const element = h("div", { class: "page" }, h("div", { class: "row head" }, head), found, listing(model));

@@ -19,7 +19,7 @@ const said = (value) => {
 /** @typedef {string | null | undefined} Detail */
 
 /**
- * The details of a row; an empty text if the action says it all.
+ * The details of a row; empty if the action is enough.
  *
  * @param {string} action
  * @param {unknown} details

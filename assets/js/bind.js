@@ -1,5 +1,5 @@
 // @ts-check
-// Keeps views in step with models: what is the same is not drawn again. Pure; page.js draws when the state changes.
+// Bindings of views to models: an unchanged model is not rendered again. Pure; page.js renders when the state changes.
 
 /** @typedef {<Model>(model: () => Model, render: (model: Model) => void) => void} Bind */
 
@@ -22,7 +22,7 @@ function same(a, b) {
   return names.every((name) => Object.hasOwn(b, name) && Object.is(a[name], b[name]));
 }
 
-/** Bindings that are drawn together. `bind` renders a model at once, and at each `draw` that finds it different. */
+/** Bindings that are rendered together. `bind` renders a model at once, and at each `draw` that finds it changed. */
 export function bindings() {
   /** @type {Array<() => void>} */
   const all = [];

@@ -1,5 +1,5 @@
 // @ts-check
-// The clearance card: what is asked, how risky it is and why, the change itself, and the decision.
+// The clearance card: the request, its risk with the reasons, the change, and the decision.
 
 import * as api from "./api.js";
 import { bindings } from "./bind.js";
@@ -22,7 +22,7 @@ import { sendNudge } from "./session/actions.js";
 function ageOf({ status, requested_at, expires_at }) {
   if (status !== "pending") return "";
   const left = expires_at ? `, ${since(new Date().toISOString(), Date.parse(expires_at))} left` : "";
-  return `waits ${since(requested_at)}${left}`;
+  return `waiting ${since(requested_at)}${left}`;
 }
 
 /**
@@ -59,7 +59,7 @@ function content(bind, clearance) {
     () => replace(element, whole(clearance())),
   );
   bind(
-    // Facts change as others approve; a diff that somebody has opened stays as it is.
+    // Facts change as others approve; an opened diff must not be rendered again.
     () => JSON.stringify([clearance().approvals, clearance().status]),
     () => element.querySelector(".facts")?.replaceWith(facts(clearance())),
   );
@@ -96,7 +96,7 @@ function outcome(bind, clearance) {
 }
 
 /**
- * The buttons while it is pending, at the lower edge of a long card. Returns what each key does as well.
+ * The buttons of a pending clearance, at the lower edge of a long card. Also returns the action of each key.
  *
  * @param {Bind} bind
  * @param {ClearanceModel} clearance
@@ -131,7 +131,7 @@ function foot(bind, clearance) {
 }
 
 /**
- * Fetches what the list that the page began with left out. A card that cannot get it offers to try again.
+ * Fetches the parts that the initial list omits. If that fails, the card offers a retry.
  *
  * @param {ClearanceModel} clearance
  * @param {HTMLElement} place
@@ -176,7 +176,7 @@ function listen(element, session, press) {
 }
 
 /**
- * One card. `update` keeps it as the clearance is now, and leaves alone what has not changed.
+ * The card of a clearance. `update` brings it up to date and leaves unchanged parts alone.
  *
  * @param {Clearance} first
  * @param {CardOptions} options
@@ -225,7 +225,7 @@ function card(first, options) {
 }
 
 /**
- * A list of cards that is kept as things are. Decided ones stay for a while, so that one sees what became of them.
+ * A list of cards, kept up to date. Decided ones stay for a while, so that their outcome is visible.
  *
  * @param {HTMLElement} parent
  * @param {Clearance[]} list

@@ -1,5 +1,5 @@
 // @ts-check
-// Charts about the human loop: how long decisions take, how long agents wait, how much is said.
+// Charts of the human loop: time to decisions, agents' waiting time, number of events.
 
 import * as api from "./api.js";
 import { h } from "./dom.js";
@@ -21,9 +21,9 @@ const SPANS = [
   [720, "a month"],
 ];
 const USUAL = { hours: 24, session: "" };
-/** Sessions that can be chosen, the newest. */
+/** The limit on sessions in the menu, the newest. */
 const MOST = 200;
-/** While things change, charts are drawn again that often. */
+/** The shortest interval between updates of the charts. */
 const AGAIN = 15000;
 
 /** @param {number | null} value */
@@ -47,14 +47,14 @@ function charts(found) {
     }),
     bars({
       title: "Blocked agent-minutes",
-      note: `${seconds(found.blocked_seconds)} in all that agents waited for people`,
+      note: `Agents waited for people ${seconds(found.blocked_seconds)} in total`,
       points: points((each) => each.blocked_seconds),
       say: seconds,
       stretch,
     }),
     bars({
       title: "Events per minute",
-      note: `${found.events.toLocaleString()} in all`,
+      note: `${found.events.toLocaleString()} in total`,
       points: points((each) => (each.events * 60) / stretch),
       say: rate,
       stretch,
@@ -68,12 +68,12 @@ function charts(found) {
  */
 function draw(place, found) {
   const tables = () => [...place.querySelectorAll(".chart")].map((chart) => chart.querySelector("details"));
-  // A table that somebody reads stays open.
+  // An opened table stays open.
   const open = tables().map((table) => table?.open ?? false);
   place.replaceChildren(
     figures([
       [seconds(found.median_seconds), "median to a decision"],
-      [seconds(found.ninetieth_seconds), "nine of ten within"],
+      [seconds(found.ninetieth_seconds), "90th percentile"],
       [found.decided, "decided by people"],
       [seconds(found.blocked_seconds), "agents waited"],
       [found.events.toLocaleString(), "events"],
@@ -94,26 +94,26 @@ function sessions() {
 
 /** @returns {View} */
 export function view() {
-  const wish = address.filters(USUAL);
+  const filters = address.filters(USUAL);
   const place = h("div", {});
   let turn = 0;
   async function load() {
     const mine = (turn += 1);
     try {
-      const found = await api.get(`/figures?hours=${wish.hours}${wish.session ? `&session=${wish.session}` : ""}`);
-      if (mine === turn) draw(place, found); // or something else is wanted by now
+      const found = await api.get(`/figures?hours=${filters.hours}${filters.session ? `&session=${filters.session}` : ""}`);
+      if (mine === turn) draw(place, found); // unless another selection was made meanwhile
     } catch (error) {
       if (mine === turn) place.replaceChildren(h("p", { class: "trouble" }, api.why(error)));
     }
   }
-  /** @param {Partial<typeof wish>} more */
+  /** @param {Partial<typeof filters>} more */
   const want = (more) => {
-    Object.assign(wish, more);
-    address.keep(wish, USUAL);
+    Object.assign(filters, more);
+    address.keep(filters, USUAL);
     load();
   };
-  const session = select(sessions(), wish.session, (value) => want({ session: value }), { "aria-label": "Session" });
-  const hours = select(SPANS, wish.hours, (value) => want({ hours: Number(value) }), { "aria-label": "How far back" });
+  const session = select(sessions(), filters.session, (value) => want({ session: value }), { "aria-label": "Session" });
+  const hours = select(SPANS, filters.hours, (value) => want({ hours: Number(value) }), { "aria-label": "Time range" });
   load();
   /** @type {ReturnType<typeof setTimeout> | undefined} */
   let due;

@@ -1,9 +1,9 @@
 // @ts-check
-// Diffs: read, and compared word by word. Pure; diffview.js shows them.
+// The parser of diffs, and their comparison word by word. Pure; diffview.js shows them.
 
 import { cleanBlock } from "./text.js";
 
-/** Longer lines are shown in part and not compared. */
+/** The limit on compared lines, in characters; longer ones are shown in part. */
 export const LONGEST_LINE = 2000;
 
 /** @typedef {{ text: string, changed: boolean }} Part a stretch of a line */
@@ -13,7 +13,7 @@ export const LONGEST_LINE = 2000;
 /** @typedef {{ left: Line | null, right: Line | null }} Pair */
 
 /**
- * The files of a unified diff, or of what looks like one.
+ * The files of a unified diff, or of text that resembles one.
  *
  * @param {string} source
  */
@@ -25,7 +25,7 @@ export function parse(source) {
   /** @type {Hunk | null} */
   let hunk = null;
   let [oldLine, newLine] = [1, 1];
-  // How many lines of the hunk are still to come, by its own word: only outside of it `---` is a header.
+  // The lines that the hunk's header still announces: only outside of a hunk is `---` a header.
   let left = { old: 0, new: 0 };
   /** @type {(path?: string | null, from?: string | null) => FileDiff} */
   const begin = (path = null, from = null) => {
@@ -51,7 +51,7 @@ export function parse(source) {
     )
       continue;
     const head = /^@@ -(\d+)(?:,(\d+))? \+(\d+)(?:,(\d+))? @@ ?(.*)$/.exec(text);
-    // A line of a hunk begins with a sign: whatever the head before it has promised, this is the next one.
+    // A line of a hunk begins with a sign, so this is the next header, whatever count the last one had.
     if (head) {
       file ??= begin();
       [oldLine, newLine] = [Number(head[1]), Number(head[3])];
@@ -98,12 +98,12 @@ export function size(files) {
 /** @param {string} text */
 const parts = (text) => text.match(/\w+|\s+|[^\w\s]/gu) ?? [];
 
-/** Pairs of words that are compared for one hunk; lines beyond that differ as a whole. */
+/** The limit on compared pairs of words per hunk; lines beyond it differ as a whole. */
 const MOST_WORK = 3000000;
 
 /**
- * The parts of two lines that differ. Lines that have little in common differ as a whole.
- * `work.left` goes down by what it took: a diff made for it would keep a page busy for minutes.
+ * The parts of two lines that differ. Lines with little in common differ as a whole.
+ * `work.left` decreases by the cost: a crafted diff could keep a page busy for minutes.
  *
  * @param {string} before
  * @param {string} after
@@ -145,7 +145,7 @@ export function words(before, after, work = { left: MOST_WORK }) {
 /** @param {string} text */
 const solid = (text) => text.replace(/\s+/g, "").length;
 
-/** Larger stretches are put side by side as they come. */
+/** The limit on paired stretches; larger ones are shown side by side in order. */
 const MOST_PAIRED = 60;
 
 /**
@@ -181,7 +181,7 @@ function pair(gone, come, work) {
 }
 
 /**
- * Removed lines and added ones that have no partner share rows, in the order in which they are.
+ * Removed and added lines without a partner share rows, in their order.
  *
  * @param {Pair[]} list
  */

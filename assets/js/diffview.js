@@ -1,5 +1,5 @@
 // @ts-check
-// A diff on the page: folded, in colours, side by side or one below the other.
+// The view of a diff: folded, coloured, side by side or unified.
 
 import { h, button, replace } from "./dom.js";
 import { LONGEST_LINE, parse, rows, size } from "./diff.js";
@@ -12,17 +12,17 @@ import { languageOf, tokens } from "./syntax.js";
  * @typedef {Row | { hidden: Row[] }} Folded rows, or a stretch of them that is folded away
  */
 
-/** Unchanged lines in a row that are shown before the rest of them is folded away. */
+/** The number of unchanged lines in a row that are shown before the rest is folded. */
 const CONTEXT = 8;
-/** Hunks and lines that are open at first. */
+/** The number of hunks and lines that are open initially. */
 const OPEN_HUNKS = 12;
 const OPEN_LINES = 400;
-/** Hunks of a diff and rows of a hunk that are in the page before one asks for more. */
+/** The number of hunks of a diff and rows of a hunk that are rendered at once. */
 const MOST_HUNKS = 200;
 const MOST_ROWS = 2000;
 
 /**
- * The text of a line, in colours, with what changed marked.
+ * The coloured text of a line, with the changed parts marked.
  *
  * @param {Line} line
  * @param {string | null} language
@@ -77,7 +77,7 @@ function cell(line, language, side) {
 }
 
 /**
- * Stretches of unchanged lines that are long are folded.
+ * Folds long stretches of unchanged lines.
  *
  * @template Row
  * @param {Row[]} list
@@ -105,7 +105,7 @@ function folded(list, isPlain) {
 }
 
 /**
- * Rows as they are shown: what is folded, and what is beyond the most, comes when one asks for it.
+ * The rendered rows: folded ones, and those beyond the limit, are rendered on demand.
  *
  * @template {object} Row
  * @param {Array<Folded<Row>>} list
@@ -127,7 +127,7 @@ function rowsOf(list, line, columns) {
     });
     const left = list.length - from - MOST_ROWS;
     if (left > 0)
-      shown.push(fold(`Show more: ${left.toLocaleString()} lines are left`, () => some(list, from + MOST_ROWS)));
+      shown.push(fold(`Show more (${left.toLocaleString()} lines left)`, () => some(list, from + MOST_ROWS)));
     return shown;
   };
   return some(list);
@@ -172,7 +172,7 @@ function hunkOf(hunk, language, split, open) {
     { class: "hunk" },
     h("summary", {}, h("span", { class: "mono" }, label), h("span", { class: "faint" }, ` ${hunk.lines.length} lines`)),
   );
-  // What is closed costs nothing until it is opened.
+  // A closed hunk is rendered when it is opened.
   const fill = () =>
     details.childElementCount === 1 &&
     details.append(h("div", { class: "scroll", tabindex: "0" }, table(hunk, language, split)));
@@ -224,7 +224,7 @@ function sections(files, path, most) {
 }
 
 /**
- * The whole of it, with its size and the choice of how to look at it.
+ * The whole diff, with its size and the choice of the layout.
  *
  * @param {string} source
  * @param {string | null} path
@@ -240,7 +240,7 @@ export function render(source, path) {
     draw();
   };
   const draw = () => {
-    const left = `Show more: ${(count - most).toLocaleString()} hunks are left`;
+    const left = `Show more (${(count - most).toLocaleString()} hunks left)`;
     replace(place, sections(files, path, most), count > most && button(left, more, { class: "wide" }));
     toggle.textContent = layout.split ? "Unified" : "Side by side";
   };

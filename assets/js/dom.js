@@ -1,5 +1,5 @@
 // @ts-check
-// Elements. Text goes in as text: nothing in the console turns a string into markup.
+// Elements. Text is inserted as text: nothing in the console turns a string into markup.
 
 /** @import { Child } from "../types/models" */
 /** @typedef {Record<string, any>} Properties */
@@ -53,7 +53,7 @@ export const h = (tag, properties, ...children) => fill(document.createElement(t
 export const svg = (tag, properties, ...children) => fill(document.createElementNS(SVG, tag), properties, children);
 
 /**
- * Replaces what is inside.
+ * Replaces the content.
  *
  * @param {Element} element
  * @param {Child[]} children
@@ -61,7 +61,7 @@ export const svg = (tag, properties, ...children) => fill(document.createElement
 export const replace = (element, ...children) => element.replaceChildren(...flat(children));
 
 /**
- * Replaces what is inside, unless it is the same text.
+ * Replaces the text, unless it is unchanged.
  *
  * @param {Element} element
  * @param {string | number | null | undefined} value
@@ -89,7 +89,7 @@ export function attribute(element, name, value) {
 const standing = new WeakMap();
 
 /**
- * Keeps a list of elements in step with a list of things, and touches only what is different.
+ * Keeps a list of elements in step with a list of items, and changes only the differences.
  *
  * @template Item
  * @template {{ element: HTMLElement, update(item: Item): void }} Entry
@@ -124,7 +124,7 @@ export function keyed(parent, items, key, create) {
     entry.element.remove();
     known.delete(id);
   }
-  // An element that is moved loses the focus; the one who went there with the keyboard would start again at the top.
+  // A moved element loses the focus, and a keyboard user would start again at the top.
   if (focused?.isConnected && document.activeElement !== focused) focused.focus({ preventScroll: true });
 }
 
@@ -150,7 +150,7 @@ export const icon = (name) =>
   svg("svg", { class: "icon", viewBox: "0 0 24 24", "aria-hidden": "true" }, svg("path", { d: PATHS[name] }));
 
 /**
- * A button with a word on it.
+ * A button with a label.
  *
  * @param {string} label
  * @param {(event: MouseEvent) => unknown} onclick
@@ -160,7 +160,7 @@ export const button = (label, onclick, properties = {}) =>
   h("button", { type: "button", onclick, ...properties }, label);
 
 /**
- * For decisions: the second click of a double click was meant for what stood there before.
+ * For decisions: ignores the second click of a double click, which was meant for the previous card.
  *
  * @param {() => unknown} act
  * @returns {(event: MouseEvent) => unknown}
@@ -171,7 +171,7 @@ export const single = (act) => (event) => event.detail < 2 && act();
 export const within = (target) => (target instanceof Element ? target : null);
 
 /**
- * Tells those who listen rather than look.
+ * Announces a text to screen readers.
  *
  * @param {string} message
  */
@@ -183,7 +183,7 @@ export function announce(message, urgent = false) {
 /** @type {HTMLElement | undefined} */
 let toasts;
 /**
- * A word at the edge of the page, for a while.
+ * Shows a short notice at the edge of the page for a while.
  *
  * @param {string} message
  * @param {"info" | "error"} kind
@@ -208,7 +208,7 @@ export function toast(message, kind = "info") {
  */
 
 /**
- * Asks in a dialog. Comes back with what `read` finds in it, or `null` if the person thought better of it.
+ * Asks in a dialog. Returns the result of `read`, or `null` if the person cancels.
  *
  * @template Found
  * @param {Asked<Found>} asked
@@ -241,7 +241,7 @@ export function ask({ title, body, yes, no = "Cancel", danger = false, read }) {
 }
 
 /**
- * Asks whether to do it.
+ * Asks for a confirmation.
  *
  * @param {Omit<Asked<true>, "read">} asked
  */

@@ -1,5 +1,5 @@
 // @ts-check
-// A few numbers, large, each with its meaning.
+// A few large numbers with labels.
 
 import { h } from "./dom.js";
 

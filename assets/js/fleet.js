@@ -1,5 +1,5 @@
 // @ts-check
-// The fleet: every session, and first those that wait for you.
+// The fleet: all sessions; those that wait for the reader come first.
 
 import { pageBindings } from "./page.js";
 import { h, text, attribute, keyed } from "./dom.js";
@@ -26,12 +26,12 @@ const SORTS = [
   ["waiting", "Waiting first"],
   ["newest", "Newest"],
   ["name", "Name"],
-  ["quiet", "Longest as it is"],
+  ["quiet", "Longest unchanged"],
 ];
-/** Rows that are drawn at once; the rest on demand. */
+/** The number of rows that are rendered at once; the rest on demand. */
 const PAGE = 200;
 
-/** The filters of an address that has none. */
+/** The default filters. */
 const USUAL = { show: "live", search: "", sort: "waiting", rows: PAGE };
 
 /** @typedef {(name: keyof typeof USUAL, value: string | number) => void} SetWish */
@@ -46,17 +46,17 @@ function counts() {
 
 /**
  * @param {Bind} bind
- * @param {typeof USUAL} wish
+ * @param {typeof USUAL} filters
  * @param {SetWish} set
  */
-function tabs(bind, wish, set) {
+function tabs(bind, filters, set) {
   const all = SHOWS.map(([name, label]) => {
     const number = h("span", { class: "count tabular" });
     const tab = h("button", { type: "button", class: "tab", onclick: () => set("show", name) }, label, number);
     return { name, tab, number };
   });
   bind(
-    () => ({ ...counts(), show: wish.show }),
+    () => ({ ...counts(), show: filters.show }),
     (found) => {
       for (const { name, tab, number } of all) {
         attribute(tab, "aria-pressed", String(name === found.show));
@@ -65,7 +65,7 @@ function tabs(bind, wish, set) {
     },
   );
   const buttons = all.map(({ tab }) => tab);
-  return h("div", { class: "tabs", role: "group", "aria-label": "Which sessions" }, buttons);
+  return h("div", { class: "tabs", role: "group", "aria-label": "Filter sessions" }, buttons);
 }
 
 /** @param {Bind} bind */
@@ -86,32 +86,32 @@ function callout(bind) {
 /** The text in place of rows. */
 function nothing() {
   if (state.sessions.size) return h("p", {}, "No session matches.");
-  if (!state.you?.may_start) return h("p", {}, "No agent runs yet.");
+  if (!state.you?.may_start) return h("p", {}, "No agent is running yet.");
   return h(
     "div",
     {},
-    h("p", {}, "No agent runs yet. Start one in a terminal:"),
+    h("p", {}, "No agent is running yet. Start one in a terminal:"),
     h("pre", { tabindex: "0" }, h("code", {}, 'intercom run --agent claude "fix the failing test"')),
   );
 }
 
 /**
  * @param {Bind} bind
- * @param {typeof USUAL} wish
+ * @param {typeof USUAL} filters
  * @param {SetWish} set
  */
-function rows(bind, wish, set) {
+function rows(bind, filters, set) {
   const list = h("ul", { class: "fleet" });
   const empty = h("div", { class: "empty" });
-  const onclick = () => set("rows", wish.rows + PAGE);
+  const onclick = () => set("rows", filters.rows + PAGE);
   const more = h("button", { type: "button", class: "wide", hidden: true, onclick });
   bind(
-    // Rows compare themselves with what they show.
-    () => [fleet(state, wish)],
+    // Each row compares itself with its model.
+    () => [fleet(state, filters)],
     ([all]) => {
-      keyed(list, all.slice(0, wish.rows), (row) => row.session.id, fleetRow);
-      more.hidden = all.length <= wish.rows;
-      text(more, `Show ${Math.min(PAGE, all.length - wish.rows)} more of ${all.length}`);
+      keyed(list, all.slice(0, filters.rows), (row) => row.session.id, fleetRow);
+      more.hidden = all.length <= filters.rows;
+      text(more, `Show ${Math.min(PAGE, all.length - filters.rows)} more of ${all.length}`);
       empty.hidden = all.length > 0;
     },
   );
@@ -124,33 +124,33 @@ function rows(bind, wish, set) {
 
 /** @returns {View} */
 export function view() {
-  const wish = address.filters(USUAL);
+  const filters = address.filters(USUAL);
   const { bind, draw, close } = pageBindings(5000);
   /** @type {SetWish} */
   const set = (name, value) => {
-    Object.assign(wish, { [name]: value });
-    address.keep(wish, USUAL);
+    Object.assign(filters, { [name]: value });
+    address.keep(filters, USUAL);
     draw();
   };
   const search = h("input", {
     type: "search",
     placeholder: "Search",
     "aria-label": "Search sessions",
-    value: wish.search,
+    value: filters.search,
     oninput: () => set("search", search.value),
   });
   const sort = h(
     "select",
     { "aria-label": "Sort", onchange: () => set("sort", sort.value) },
-    SORTS.map(([value, label]) => h("option", { value, selected: value === wish.sort }, label)),
+    SORTS.map(([value, label]) => h("option", { value, selected: value === filters.sort }, label)),
   );
   const element = h(
     "div",
     { class: "page" },
     h("div", { class: "row head" }, h("h1", {}, "Fleet"), h("span", { class: "grow" }), search, sort),
-    tabs(bind, wish, set),
+    tabs(bind, filters, set),
     callout(bind),
-    rows(bind, wish, set),
+    rows(bind, filters, set),
   );
   return { element, title: "Fleet", close };
 }

@@ -1,5 +1,5 @@
 // @ts-check
-// Events as people read them: what belongs together becomes one item of the timeline. Pure.
+// The folding of events into items of the timeline, as people read them. Pure.
 
 import { isAbout, standingOf, stepsOf } from "./store.js";
 import { fieldsOf, localTimes, quoted, said as one } from "./text.js";
@@ -36,10 +36,10 @@ const SILENT = new Set([
 
 /** @type {Record<string, MessageItem["type"]>} */
 const CHUNKS = { agent_message_chunk: "message", agent_thought_chunk: "thought", user_message_chunk: "echo" };
-/** Updates that end a message; the agent tells all others about itself. */
+/** The updates that end a message; all others are about the agent itself. */
 /** @type {Set<unknown>} */
 const ENDING = new Set(["tool_call", "tool_call_update", "plan"]);
-/** Events that are no part of the conversation: a message goes on after them. */
+/** The events outside of the conversation: a message continues after them. */
 const ASIDE = new Set([
   "unknown",
   "line.rejected",
@@ -52,8 +52,8 @@ const ASIDE = new Set([
 ]);
 
 /**
- * `open` is the message that more pieces may continue. Of the beginning, `prepend` wants to know what could continue a
- * message from before: `leading` is the first message, until anything else has `begun`; `blank` are pieces without words.
+ * `open` is the message that more pieces may continue. For `prepend`, which must know what could continue an earlier
+ * message: `leading` is the first message, until anything else has `begun`; `blank` are pieces without text.
  *
  * @returns {Timeline}
  */
@@ -92,7 +92,7 @@ function foldOf(event) {
 }
 
 /**
- * Tells whether a piece continues a message: the same speaker, and ids that do not differ.
+ * Returns true if a piece continues a message: the same speaker, and ids that do not differ.
  *
  * @param {MessageItem} item
  * @param {Piece} piece
@@ -122,7 +122,7 @@ function say(line, event, piece) {
 }
 
 /**
- * Adds one event. Returns the item that it changed or made, or nothing if it says nothing new.
+ * Adds one event. Returns the changed or created item, or nothing if the event adds nothing.
  *
  * @param {Timeline} line
  * @param {LoggedEvent} event
@@ -148,8 +148,8 @@ export function add(line, event) {
 }
 
 /**
- * Puts what came before in front, without looking at all of it again: only what began there and went on here is joined.
- * The same as if all had been added in order, but for plans that are repeated across the seam.
+ * Prepends earlier events without folding everything again: only items that continue across the seam are joined.
+ * The result is the same as if all had been added in order, except for plans that are repeated across the seam.
  *
  * @param {Timeline} line
  * @param {LoggedEvent[]} events
@@ -180,7 +180,7 @@ export function prepend(line, events) {
 }
 
 /**
- * Joins what has a beginning on one side of the seam and goes on on the other. Returns what stands before the seam now.
+ * Joins items that continue across the seam. Returns the items before the seam.
  *
  * @param {Timeline} line
  * @param {Timeline} before
@@ -191,7 +191,7 @@ function joinKeyed(line, before) {
   for (const [key, item] of line.byKey) {
     const known = before.byKey.get(key);
     if (known?.type === "prompt" && item.type === "prompt" && item.sent) {
-      // It left the queue on this side of the seam, and stands there.
+      // It left the queue on this side of the seam, which is its place.
       before.items.splice(before.items.lastIndexOf(known), 1);
       item.events.unshift(...known.events);
       item.text ||= known.text;
@@ -233,7 +233,7 @@ function grow(item, event, more) {
 }
 
 /**
- * A clearance, a question, a prompt: one item from its beginning to its end.
+ * A clearance, a question or a prompt: one item for all of its events.
  *
  * @param {Timeline} line
  * @param {EventAbout<"clearance"> | EventAbout<"question"> | EventAbout<"prompt">} event
@@ -262,7 +262,7 @@ function joined(line, event, type, id) {
 }
 
 /**
- * A prompt stands where it left the queue: what was said before that was not said about it.
+ * The place of a prompt is where it left the queue: earlier messages are not about it.
  *
  * @param {Timeline} line
  * @param {LoggedEvent} event
@@ -296,7 +296,7 @@ function stateOf(kind, data) {
  */
 function plan(line, event, steps) {
   if (!steps) return null;
-  // The same plan a step further is the same item, as long as nothing was said in between.
+  // A later state of the same plan is the same item, as long as no message came in between.
   if (line.plan && line.last === line.plan) return grow(line.plan, event, { steps });
   if (line.plan && JSON.stringify(line.plan.steps) === JSON.stringify(steps)) return null;
   line.plan = put(line, event, /** @type {NewItem<PlanItem>} */ ({ type: "plan", steps }));
@@ -339,7 +339,7 @@ function toolCall(line, event, update) {
 }
 
 /**
- * The words of an ACP agent about itself; nothing for counters, and for updates that we do not know.
+ * The text of an ACP agent's update about itself; nothing for counters and unknown updates.
  *
  * @param {Update} update
  */
@@ -351,14 +351,14 @@ function told(update) {
 }
 
 /**
- * A word of an agent as it is, anything longer in quotes.
+ * An agent's text: one word unchanged, anything longer in quotes.
  *
  * @param {unknown} text
  */
 const word = (text) => (/^[\w./$-]{1,40}$/.test(one(text)) ? one(text) : quoted(one(text)));
 
 /**
- * Text of a fact that no item of its own shows: the daemon's sentence, and whether it is bad news.
+ * The daemon's summary of an event without an item of its own, and whether it reports a problem.
  *
  * @param {LoggedEvent} event
  */
@@ -369,7 +369,7 @@ export function sentence({ kind, data, summary, tone }) {
 }
 
 /**
- * An update in words; one in our own protocol is about a tool.
+ * The text of an update; in our own protocol, updates are about tools.
  *
  * @param {unknown} said
  */

@@ -1,5 +1,5 @@
 // @ts-check
-// Everything that waits for an answer, the riskiest first, and what was decided a moment ago.
+// All pending requests, the riskiest first, and those that were decided a moment ago.
 
 import { pageBindings } from "./page.js";
 import { h, text } from "./dom.js";
@@ -22,14 +22,14 @@ export function view() {
   const empty = h(
     "div",
     { class: "empty" },
-    h("p", {}, "Nothing waits for you."),
-    h("p", { class: "faint" }, "This page shows what agents ask as soon as they ask it."),
+    h("p", {}, "Nothing is waiting for you."),
+    h("p", { class: "faint" }, "New requests of agents appear here immediately."),
   );
   const { bind, close } = pageBindings(5000);
   bind(
     () => {
       for (const { id } of [...pendingClearances(state), ...pendingQuestions(state)]) arrived.add(id);
-      // What was open while we looked stays once it is settled, below what still waits.
+      // Requests that were pending on this page stay when they are settled, below the pending ones.
       return {
         clearances: [...state.clearances.values()].filter((each) => arrived.has(each.id)).sort(byRisk),
         questions: [...state.questions.values()].filter((each) => arrived.has(each.id)).sort(byTime),

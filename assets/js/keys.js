@@ -1,5 +1,5 @@
 // @ts-check
-// Keys. They act on the card that has the focus, and on nothing else; in a field, they are letters.
+// Keyboard shortcuts. They act on the focused card only; in a field, they are letters.
 
 import { h, confirm } from "./dom.js";
 import { state } from "./live.js";
@@ -7,7 +7,7 @@ import { may } from "./store.js";
 /** @import { Role } from "../types/models" */
 
 /**
- * Keys, their meaning, and the least role that they are for.
+ * The keys, their meaning, and the least role for them.
  *
  * @type {Array<[string, string, Role]>}
  */
@@ -44,7 +44,7 @@ export function help() {
   return confirm({
     title: "Keys",
     body: [
-      h("p", { class: "faint" }, "They act on the card or row that has the focus."),
+      h("p", { class: "faint" }, "Keys act on the focused card or row."),
       h("dl", { class: "keys" }, rows),
     ],
     yes: "Close",
@@ -53,7 +53,7 @@ export function help() {
 }
 
 /**
- * Moves the focus among everything that can be moved among: cards, then rows.
+ * Moves the focus among cards, then rows.
  *
  * @param {1 | -1} step
  */
@@ -77,7 +77,7 @@ function focusSearch() {
 /** @type {Record<string, string>} */
 const PLACES = { f: "#/", c: "#/clearances", p: "#/policy", a: "#/audit", h: "#/charts", s: "#/settings" };
 let going = 0;
-/** Tells whether the next key is the second half of a way to a page, and so not meant for a card. */
+/** Returns true if the next key is the second of a shortcut to a page, and so not meant for a card. */
 export const onTheWay = () => Date.now() - going < 1500;
 
 export function listen() {

@@ -1,5 +1,5 @@
 // @ts-check
-// The one connection: loads what is there, then follows the log. Comes back by itself, from where it stopped.
+// The one connection: loads the state, then follows the log. It reconnects automatically and resumes from its position.
 
 import * as api from "./api.js";
 import * as store from "./store.js";
@@ -20,8 +20,8 @@ export const state = store.empty();
 const listeners = { change: new Set(), events: new Set(), status: new Set(), anew: new Set() };
 
 /**
- * `change`: models are different. `events`: raw facts, in order. `status`: the connection. `anew`: some facts will never
- * be told, so whoever keeps them has to begin again. Returns how to stop.
+ * `change`: models have changed. `events`: raw events, in order. `status`: the connection. `anew`: some events will
+ * never arrive, so a listener that collects them has to start again. Returns a function that stops.
  *
  * @template {keyof Listeners} What
  * @param {What} what
@@ -49,7 +49,7 @@ function become(now) {
 }
 
 let changed = false;
-/** At most once for each picture, however many facts there are. */
+/** Notifies at most once per frame, for any number of events. */
 export function touch() {
   if (changed) return;
   changed = true;
@@ -63,13 +63,13 @@ export function touch() {
 
 const PENDING = "/clearances?status=pending&brief=true";
 
-/** All live sessions, and of the ended ones the newest and those with an unseen failure. */
+/** Fetches all live sessions, the newest ended ones, and those with an unseen failure. */
 async function allSessions() {
   const recent = await api.get("/sessions?all=true&brief=true&limit=1000");
   return recent.next ? [...recent.items, ...(await api.all("/sessions?failed=true&brief=true", 10000))] : recent.items;
 }
 
-/** Everything anew: at the start, and when the log has been trimmed below where we are. */
+/** Loads everything: at the start, and when retention has removed events after our position. */
 export async function load() {
   const health = await api.get("/health");
   if (!health.you) throw new api.Refused(401, { error: { code: "unauthorized", message: "sign in", hint: null } });
@@ -98,7 +98,7 @@ export async function load() {
 const wanted = { session: new Set(), clearance: new Set(), question: new Set() };
 /** @type {ReturnType<typeof setTimeout> | null} */
 let looking = null;
-/** So many single look-ups at once; with more, the whole list is asked for. */
+/** The limit on single look-ups; beyond it, the whole list is fetched. */
 const FEW = 12;
 
 /** @param {LookUpIds} found */
@@ -110,7 +110,7 @@ function lookUp(found) {
 }
 
 /**
- * Looks up what is wanted of one sort: few of them one by one, many as a list.
+ * Looks up the requested objects of one type: a few one by one, many as a list.
  *
  * @template View
  * @param {keyof LookUpIds} what
@@ -126,7 +126,7 @@ async function lookAt(what, list, one, putOfList) {
     if (ids.length > FEW) {
       const views = await list();
       views.forEach((view) => putOfList(state, view));
-      // What is not in the list any more has come to an end.
+      // An object that is no longer in the list has ended.
       const known = new Set(views.map((view) => view.id));
       const gone = ids.filter((id) => !known.has(id));
       single = gone.slice(0, FEW);
@@ -135,7 +135,7 @@ async function lookAt(what, list, one, putOfList) {
     await Promise.all(single.map((id) => one(id).catch(missing)));
     return true;
   } catch {
-    // The stream goes on after what told us of them: they are looked for until they are found.
+    // The stream does not repeat the events about them, so the look-up is retried until it succeeds.
     ids.forEach((id) => wanted[what].add(id));
     return false;
   }
@@ -165,14 +165,14 @@ async function lookNow() {
   ]);
   store.prune(state);
   touch();
-  // With many sessions the next look waits a little longer.
+  // With many sessions the next look-up waits a little longer.
   const longer = many || found.includes(false);
   looking = null;
   if (Object.values(wanted).some((ids) => ids.size)) looking = setTimeout(lookNow, longer ? 1500 : 250);
 }
 
 /**
- * Fetches the whole of a clearance, and the rule that "always" would add.
+ * Fetches a complete clearance, and the rule that "always" would add.
  *
  * @param {string} id
  */
@@ -199,7 +199,7 @@ function take(events) {
   touch();
 }
 
-/** Silence for longer than this is a broken connection: there is a comment every 15 seconds. */
+/** The idle timeout of the stream: the daemon sends a comment every 15 seconds. */
 const SILENCE = 40000;
 const WAITS = [500, 1000, 2000, 4000, 8000, 15000];
 let stopped = false;
@@ -210,7 +210,7 @@ export function stop() {
   wake();
 }
 
-/** Follows until told to stop. */
+/** Follows the log until stopped. */
 export async function follow() {
   let failures = 0;
   while (!stopped) {
@@ -219,7 +219,7 @@ export async function follow() {
       become({ name: "live" });
     };
     try {
-      // A daemon that knows less than we do is another one.
+      // A daemon with an older log than ours is another one.
       if (failures > 0 && ((await api.get("/health")).last_seq ?? 0) < state.seq) await load();
       await stream(opened);
     } catch (error) {
@@ -239,7 +239,7 @@ export async function follow() {
   }
 }
 
-/** Tries now instead of later. */
+/** Retries now. */
 export const retry = () => wake();
 addEventListener("online", retry);
 document.addEventListener("visibilitychange", () => !document.hidden && status.name === "offline" && retry());

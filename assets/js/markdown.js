@@ -1,14 +1,14 @@
 // @ts-check
-// Markdown of agents: a small part of it, made into elements. Whatever is not known is shown as it was written.
-// `blocks` and `inline` are pure; `render` makes elements of what they find.
+// A subset of Markdown for agent text, rendered as elements. Unknown markup is shown as written.
+// `blocks` and `inline` are pure; `render` creates the elements.
 
 import { h, button, confirm } from "./dom.js";
 import { cleanBlock, clean, target } from "./text.js";
 
-/** Longer lines are shown as they are. */
+/** The limit on parsed lines; longer ones are shown as written. */
 const LONGEST = 2000;
 
-/** Longer texts are shown as they are: nobody reads them as Markdown. */
+/** The limit on parsed texts; longer ones are shown as written. */
 const MOST = 200000;
 
 /** @typedef {{ depth: number, text: string }} Entry */
@@ -102,7 +102,7 @@ const READERS = [heading, rule, quote, listing, grid];
 /** @type {BlockReader} */
 function read(lines, n) {
   const code = fence(lines, n);
-  // Patterns that look back cost more than they should on a line made for that: such a line is plain text.
+  // Backtracking patterns are expensive on a crafted line: such a line is plain text.
   if (code || lines[n].length > LONGEST) return code;
   for (const reader of READERS) {
     const found = reader(lines, n);
@@ -170,7 +170,7 @@ export function inline(text, depth = 0) {
 }
 
 /**
- * An agent's link is a button that says where it leads and asks before it goes there.
+ * An agent's link is a button that shows its target and asks before it opens it.
  *
  * @param {{ text: string, href: string }} part
  */
@@ -239,7 +239,7 @@ function list(block) {
  */
 function element(block) {
   if (block.type === "paragraph") return h("p", {}, spans(block.text));
-  // Headings of agents are not headings of the page.
+  // An agent's heading must not become a heading of the page.
   if (block.type === "heading") return h("p", { class: `heading h${block.level}` }, spans(block.text));
   if (block.type === "code") return h("pre", { tabindex: "0" }, h("code", {}, block.text));
   if (block.type === "quote")
@@ -269,13 +269,13 @@ function element(block) {
 /** @param {unknown} source */
 export const render = (source) => h("div", { class: "markdown" }, blocks(String(source ?? "")).map(element));
 
-/** Longer texts are folded. */
+/** The limit on unfolded texts. */
 const FOLDED = 4000;
-/** More than this is not put into a page, whoever asks for it: the log has it. */
+/** The limit on text in a page; the log has the rest. */
 export const SHOWN = 200000;
 
 /**
- * Renders Markdown; of a long text only the beginning, and the rest unrendered on demand.
+ * Renders Markdown. Of a long text only the beginning is rendered; the rest is shown as written, on demand.
  *
  * @param {unknown} source
  */

@@ -1,5 +1,5 @@
 // @ts-check
-// Tells that something waits or has failed: in the title, on the icon, and, for those who want it, by the browser itself.
+// Notices of pending requests and failures: in the title, on the icon, and optionally as notifications of the browser.
 
 import { announce } from "./dom.js";
 import { on, state } from "./live.js";
@@ -66,12 +66,12 @@ export function listen() {
       ...pendingClearances(state).map((each) => ({ ...each, words: `${each.risk} risk: ${line(each)}` })),
       ...pendingQuestions(state).map((each) => ({ ...each, words: `Question: ${clean(each.text)}` })),
     ];
-    // What was there when the page was opened is no news.
+    // Requests from before the page was opened are not announced.
     const before = known;
     const fresh = before ? open.filter((each) => !before.has(each.id)) : [];
     known = new Set(open.map((each) => each.id));
     for (const each of fresh) {
-      announce(`Waits for you, ${each.words}`);
+      announce(`Waiting for you, ${each.words}`);
       if (wanted() && document.hidden) notify(each);
     }
     const now = waiting(state) + failures(state);

@@ -5,8 +5,8 @@ import { bindings } from "./bind.js";
 import { on } from "./live.js";
 
 /**
- * The bindings of a page: drawn whenever a model changes until it is closed, and every so many milliseconds, because
- * durations grow.
+ * The bindings of a page: rendered when a model changes, and at an interval because durations grow, until the page is
+ * closed.
  *
  * @param {number} [every]
  */

@@ -1,5 +1,5 @@
 // @ts-check
-// Policy: the rules in force, what was allowed always, and what other rules would have done.
+// Policy: the rules in force, grants, and a trial of other rules.
 
 import * as api from "./api.js";
 import { h } from "./dom.js";
@@ -34,10 +34,10 @@ export function view() {
       "section",
       { class: "panel" },
       h("div", { class: "row" }, h("h2", {}, "Rules"), loaded),
-      h("p", { class: "faint" }, "The first that matches decides; without one, people are asked."),
+      h("p", { class: "faint" }, "The first matching rule decides; if none matches, people decide."),
       rules,
     ),
-    h("section", { class: "panel" }, h("h2", {}, "Allowed always"), grants),
+    h("section", { class: "panel" }, h("h2", {}, "Grants"), grants),
     may(state, "approver") && h("section", { class: "panel" }, h("h2", {}, "Try other rules"), trial()),
   );
   return { element, title: "Policy", close() {} };

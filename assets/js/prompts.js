@@ -1,5 +1,5 @@
 // @ts-check
-// The box to write to an agent, below the queue of what was not sent yet.
+// The box to write to an agent, below the queue of prompts that were not sent yet.
 
 import * as api from "./api.js";
 import { pageBindings } from "./page.js";
@@ -10,7 +10,7 @@ import { may } from "./store.js";
 import { clean } from "./text.js";
 
 /**
- * A field that keeps what is typed until it is sent, also over a reload.
+ * A field that keeps its text until it is sent, also over a reload.
  *
  * @param {string} session
  * @param {() => void} send
@@ -32,7 +32,7 @@ function draft(session, send) {
   });
   /** @param {string} words */
   const sent = (words) => {
-    // What was typed meanwhile is not what was sent.
+    // Text that was typed meanwhile was not sent: keep it.
     if (field.value !== words) return;
     field.value = "";
     sessionStorage.removeItem(key);

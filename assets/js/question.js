@@ -1,5 +1,5 @@
 // @ts-check
-// A question of an agent: go on, go on differently, or stop.
+// A question of an agent: continue, refine, or stop.
 
 import * as api from "./api.js";
 import { bindings } from "./bind.js";
@@ -39,8 +39,8 @@ async function answer(question, body) {
 /** @param {Question} question */
 async function refine(question) {
   const field = h("textarea", { id: "instruction", rows: "4", required: true });
-  const body = [h("label", { for: "instruction" }, "How it should go on"), field];
-  const instruction = await ask({ title: "Go on, but differently", body, yes: "Send", read: () => field.value.trim() });
+  const body = [h("label", { for: "instruction" }, "Instruction for the agent"), field];
+  const instruction = await ask({ title: "Refine", body, yes: "Send", read: () => field.value.trim() });
   if (instruction) await answer(question, { decision: "refine", instruction });
 }
 
@@ -152,13 +152,13 @@ function card(first, options) {
       data: { stop: "card", id: first.id },
       "aria-label": `Question: ${clean(first.text).slice(0, 120)}`,
     },
-    h("header", {}, badge, h("h3", { class: "title" }, "How to go on?"), age),
+    h("header", {}, badge, h("h3", { class: "title" }, "Continue?"), age),
     origin(bind, first, options),
     h("div", { class: "description" }, renderLong(first.text)),
     foot(bind, () => now),
   );
   bind(
-    () => (now.status === "pending" ? `waits ${since(now.asked_at)}` : ""),
+    () => (now.status === "pending" ? `waiting ${since(now.asked_at)}` : ""),
     (words) => text(age, words),
   );
   bind(

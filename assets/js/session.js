@@ -1,5 +1,5 @@
 // @ts-check
-// One session: what it waits for, what happened, and what can be done about it.
+// The page of one session: its pending requests, its timeline and its actions.
 
 import * as api from "./api.js";
 import { pageBindings } from "./page.js";
@@ -15,11 +15,11 @@ import { header } from "./session/header.js";
 import { requests } from "./session/requests.js";
 /** @import { View } from "../types/models" */
 
-/** Looks at a session again that often: not all of it is in the log. */
+/** The interval at which the session is fetched again: not all of its state is in the log. */
 const LOOK = 15000;
 
 const missing = () =>
-  h("div", { class: "empty" }, h("p", {}, "There is no such session."), h("a", { href: "#/" }, "Back to the fleet"));
+  h("div", { class: "empty" }, h("p", {}, "This session does not exist."), h("a", { href: "#/" }, "Back to the fleet"));
 
 /**
  * @param {string} id

@@ -51,7 +51,7 @@ async function signOut() {
  */
 async function end(each, again) {
   const body = h("p", {}, `${clean(each.name)}, ${browser(each.browser)}`);
-  if (!(await confirm({ title: "Sign this one out?", body, yes: "Sign out", danger: true }))) return;
+  if (!(await confirm({ title: "Sign out this browser?", body, yes: "Sign out", danger: true }))) return;
   try {
     await api.del(`/web/sessions/${each.id}`);
     toast("Signed out");
@@ -68,7 +68,7 @@ async function end(each, again) {
 function signedInTable(items, again) {
   const rows = items.map((each) =>
     row(
-      [clean(each.name), each.current && h("span", { class: "badge" }, "this one")],
+      [clean(each.name), each.current && h("span", { class: "badge" }, "this browser")],
       clean(each.role),
       `${clock(each.created_at)}${each.token ? ", with a token" : ""}`,
       `${since(each.last_used_at)} ago, ${clean(each.last_used_from)}`,
@@ -76,7 +76,7 @@ function signedInTable(items, again) {
       !each.current && button("Sign out…", () => end(each, again), { class: "small danger" }),
     ),
   );
-  return table(["Who", "Role", "Since", "Last used", "Browser", ""], rows);
+  return table(["Name", "Role", "Since", "Last used", "Browser", ""], rows);
 }
 
 function signedIn() {
@@ -116,11 +116,11 @@ function thisBrowser() {
     disabled: !notify.able(),
     onchange: async () => {
       const yes = await notify.want(bell.checked);
-      if (bell.checked && !yes) toast("The browser does not allow it", "error");
+      if (bell.checked && !yes) toast("The browser does not allow notifications", "error");
       bell.checked = yes;
     },
   });
-  const words = "Notify me when something waits and this page is in the background";
+  const words = "Notify me about pending requests and failures while this page is in the background";
   return [
     h("div", { class: "row" }, h("label", { for: "theme" }, "Colours"), theme),
     h("div", { class: "choice" }, bell, h("label", { for: "bell" }, words)),

@@ -1,10 +1,10 @@
 // @ts-check
-// The way in: the code of the link, or a token.
+// Sign-in with the code of a link, or with a token.
 
 import * as api from "./api.js";
 import { h } from "./dom.js";
 
-/** The code leaves the address at once, so that it is in no history. */
+/** Takes the code out of the address at once, so that no history has it. */
 export function takeCode() {
   const code = /^#code=([0-9a-f]{16,})$/.exec(location.hash)?.[1] ?? null;
   if (code) history.replaceState(null, "", "/");
@@ -47,7 +47,7 @@ export function view(problem, done) {
     },
     h("img", { src: "/icon.svg", alt: "", width: "48", height: "48" }),
     h("h1", {}, "intercom"),
-    h("p", {}, "On the machine of the daemon, this prints a link that signs you in:"),
+    h("p", {}, "Run this on the daemon's machine. It prints a link that signs you in:"),
     h("pre", { tabindex: "0" }, h("code", {}, "intercom console")),
     trouble,
     h("label", { for: "token" }, "Or paste a token"),

@@ -1,5 +1,5 @@
 // @ts-check
-// The state: sessions, clearances, questions. Events go in, models come out; no network and no page in here.
+// The state: sessions, clearances, questions. Events in, models out; without network and page.
 
 import { fieldsOf, line, quoted, said } from "./text.js";
 /**
@@ -33,17 +33,17 @@ export function empty() {
 export const may = (state, role) => ROLES.findIndex((each) => each === state.you?.role) >= ROLES.indexOf(role);
 
 /**
- * Keeps a session as the API shows it, and its parts that a list leaves out.
+ * Stores a session of the API. Parts that a list omits are kept from before.
  *
  * @param {State} state
  * @param {ApiSession} view
  */
 export function putSession(state, view) {
   const known = state.sessions.get(view.id);
-  // A daemon of old did not write it down.
+  // Older daemons did not record it.
   const since = view.since ?? (known && known.phase === view.phase ? known.since : view.ended_at);
   const { said = null } = known ?? {};
-  // A list leaves out what takes room: it is kept from the last whole view.
+  // A list omits large fields: they are kept from the last complete view.
   const { processes = null, stderr_tail = view.stderr_tail, controls = view.controls } = known ?? {};
   const kept = view.processes === null ? { processes, stderr_tail, controls } : {};
   state.sessions.set(view.id, { ...view, ...kept, since, said });
@@ -55,21 +55,21 @@ export function putSession(state, view) {
  */
 export function putClearance(state, view) {
   const known = state.clearances.get(view.id);
-  // An answer that was on its way while the decision came must not open it again.
+  // A response that crossed the decision must not reopen it.
   if (known && known.status !== "pending" && view.status === "pending") return;
   const kept = view.brief && known ? { brief: known.brief, description: known.description, diff: known.diff } : {};
   state.clearances.set(view.id, { explained: known?.explained, ...view, ...kept });
 }
 
 /**
- * One of a list: without its description and its diff.
+ * Stores an entry of a list: without description and diff.
  *
  * @type {(state: State, view: ApiClearance) => void}
  */
 export const putBrief = (state, view) => putClearance(state, { ...view, brief: true });
 
 /**
- * A whole one, with the rule that "always" would add, and why the caller may not approve it.
+ * Stores a complete clearance, with the rule that "always" would add, and the reason why the caller may not approve it.
  *
  * @type {(state: State, view: ClearanceExplanation) => void}
  */
@@ -85,7 +85,7 @@ export function putQuestion(state, view) {
   state.questions.set(view.id, view);
 }
 
-/** Kinds that tell nothing new about a session as a whole. */
+/** The event kinds that do not change a session as a whole. */
 const TALK = new Set([
   "status",
   "update",
@@ -104,7 +104,7 @@ const TALK = new Set([
 ]);
 
 /**
- * The words of an agent about its session, in the fields of the API; the daemon tells the rest when it is asked.
+ * The fields that an agent's message changes in its session; the daemon has the rest.
  *
  * @param {LoggedEvent} event
  * @returns {Partial<Session> | null}
@@ -117,14 +117,14 @@ function newsOf(event) {
 }
 
 /**
- * One fact. Returns what has to be looked up, since the log does not say it in words:
- * `{session}`, `{clearance}`, `{question}`, each an id or nothing. The same fact twice changes nothing.
+ * Applies one event. Returns the objects to look up, because the event does not contain their new state:
+ * `{session}`, `{clearance}`, `{question}`, each an id or nothing. A repeated event changes nothing.
  *
  * @param {State} state
  * @param {LoggedEvent} event
  */
 export function apply(state, event) {
-  // In order within a session only: words of one that may hold a secret come later than what others said after them.
+  // In order within a session only: text that may hold a secret arrives later than newer events of other sessions.
   if (event.seq <= (state.last.get(event.session) ?? state.start)) return {};
   state.last.set(event.session, event.seq);
   state.seq = event.resume ?? event.seq;
@@ -135,7 +135,7 @@ export function apply(state, event) {
   if (!session) look.session = event.session;
   else {
     const more = newsOf(event);
-    // Replaced, not changed: pages compare.
+    // Replaced, not mutated: pages compare by identity.
     if (more) state.sessions.set(session.id, { ...session, ...more });
     if (!TALK.has(kind) && kind !== "heartbeat") look.session = event.session;
   }
@@ -151,7 +151,7 @@ export function apply(state, event) {
 }
 
 /**
- * Tells whether an event is one in the life of a clearance, a question or a prompt, and names it.
+ * Returns true for an event of a clearance, a question or a prompt, with its id.
  *
  * @template {"clearance" | "question" | "prompt"} Field
  * @param {LoggedEvent} event
@@ -161,7 +161,7 @@ export function apply(state, event) {
 export const isAbout = (event, field) => event.kind.startsWith(`${field}.`) && Boolean(fieldsOf(event.data)[field]);
 
 /**
- * A plan, in the words of either protocol, or nothing if nothing is planned.
+ * A plan of either protocol; nothing if it is empty.
  *
  * @param {LoggedEvent} event
  * @returns {PlanStep[] | null}
@@ -245,11 +245,11 @@ function patchQuestion(state, event) {
   if (known) state.questions.set(known.id, { ...known, ...answerOf(event) });
 }
 
-/** Settled ones that are kept, to show what became of them. */
+/** The limit on settled requests that are kept to show their outcome. */
 const KEPT = 500;
 
 /**
- * Forgets the oldest of what is settled: a page may be open for weeks.
+ * Forgets the oldest settled requests: a page may be open for weeks.
  *
  * @param {State} state
  */
@@ -332,7 +332,7 @@ export const failed = (session) => (["working", "waiting"].includes(session.phas
 export const failures = (state) => [...state.sessions.values()].filter(failed).length;
 
 /**
- * `failed` and `waiting` are for you; `stuck` needs a look; the rest as it is.
+ * The group of a session: `failed` and `waiting` need a person, `stuck` may; the rest does not.
  *
  * @param {Session} session
  * @returns {FleetGroup}
@@ -370,7 +370,7 @@ const ORDERS = {
 };
 
 /**
- * The fleet as it is shown: filtered, searched and sorted; what waits for you first.
+ * The fleet: filtered, searched and sorted; waiting sessions first.
  *
  * @param {State} state
  */

@@ -1,15 +1,15 @@
 // @ts-check
-// Server-sent events, out of the pieces in which they come. Pure.
+// The parser of server-sent events from pieces. Pure.
 
 /** @import { LoggedEvent } from "../types/models" */
 
-/** `read(piece)` gives the facts that are whole by now. */
+/** `read(piece)` returns the events that are complete. */
 export function reader() {
   /** @type {string[]} */
   let rest = [];
   /** @param {string} piece */
   return (piece) => {
-    // What has not come to its end is not looked through again with each piece: one fact may have many megabytes.
+    // The incomplete rest is not searched again with each piece: one event may have many megabytes.
     const seam = (rest[rest.length - 1] ?? "").slice(-1) + piece;
     rest.push(piece);
     if (!seam.includes("\n\n")) return [];
@@ -31,7 +31,7 @@ function parse(block) {
   if (!data.length) return null;
   const id = block.split("\n").find((line) => line.startsWith("id:"));
   try {
-    // Where to go on after a break, which may be before this fact: something else may not have been shown yet.
+    // The position to resume from, which may be before this event: the daemon may hold an earlier one back.
     return Object.assign(JSON.parse(data.join("\n")), id ? { resume: Number(id.slice(3)) } : {});
   } catch {
     return null;

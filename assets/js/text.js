@@ -1,5 +1,5 @@
 // @ts-check
-// Text that others wrote, made safe and short enough to show. The same rules as the command line's (src/text.rs).
+// Text of others, made safe and short for display. The same rules as the command line's (src/text.rs).
 
 /** @import { Session } from "../types/models" */
 
@@ -47,7 +47,7 @@ const hex = (point) => `<U+${point.toString(16).toUpperCase().padStart(4, "0")}>
 export const said = (value) => (typeof value === "string" ? value : value == null ? "" : JSON.stringify(value));
 
 /**
- * The fields of what should have been an object and may be anything.
+ * The fields of a value that should be an object and may be anything.
  *
  * @param {unknown} value
  * @returns {Record<string, unknown>}
@@ -56,20 +56,20 @@ export const fieldsOf = (value) =>
   typeof value === "object" && value && !Array.isArray(value) ? /** @type {any} */ (value) : {};
 
 /**
- * Several lines: line feeds and tabs stay, whatever hides or turns text around is written out.
+ * Several lines: line feeds and tabs stay; characters that hide or reverse text are written out.
  *
  * @param {unknown} text
  */
 export function cleanBlock(text) {
   const given = said(text);
-  // Most text has nothing to hide, and is looked at once.
+  // Most text has no such characters, and is scanned only once.
   if (!/[^\n\t\x20-\x7e\xa1-\xac\xae-\u02ff\u0370-\u061b\u061d-\u115e]/.test(given)) return given;
   let clean = "";
   let before = 0;
   for (const char of given) {
     const point = char.codePointAt(0) ?? 0;
     if (point === 0x0a || point === 0x09) clean += char;
-    // Asks for the coloured form of the symbol before it, which is harmless and common.
+    // Selects the coloured form of the symbol before it: harmless and common.
     else if (point === 0xfe0f && before >= 0x203c && before !== 0xfe0f) clean += char;
     else clean += deceives(point) ? hex(point) : char;
     before = point;
@@ -85,7 +85,7 @@ export function cleanBlock(text) {
 export const clean = (text) => cleanBlock(text).replaceAll("\n", "⏎").replaceAll("\t", " ");
 
 /**
- * The words of others, in quotes that nothing inside can close.
+ * Text of others, in quotes that nothing inside can close.
  *
  * @param {unknown} text
  */
@@ -147,7 +147,7 @@ const UNITS = [
 ];
 
 /**
- * `2h 5m`; the two largest units that say something.
+ * `2h 5m`: the two largest units that are not zero.
  *
  * @param {number} millis
  */
@@ -171,7 +171,7 @@ export const since = (time, now = Date.now()) => (time ? span(now - Date.parse(t
 export const plural = (count, word) => `${count} ${word}${count === 1 ? "" : "s"}`;
 
 /**
- * Turns, tokens and cost of a session, by its agent's own word.
+ * Turns, tokens and cost of a session, as its agent reports them.
  *
  * @param {Session["spent"] | undefined} spent
  */
@@ -187,7 +187,7 @@ export function usage(spent) {
 }
 
 /**
- * The price of it, with enough digits to say something.
+ * The cost, with enough digits to be useful.
  *
  * @param {Session["spent"] | undefined} spent
  */
@@ -195,7 +195,7 @@ export const cost = (spent) =>
   spent?.cost ? `${spent.cost.toFixed(spent.cost < 0.1 ? 4 : 2)} ${clean(spent.currency ?? "")}`.trim() : "";
 
 /**
- * The hour of today, or the day as well.
+ * The local time, with the day unless it is today.
  *
  * @param {string | null | undefined} time
  */
@@ -208,7 +208,7 @@ export function clock(time) {
 }
 
 /**
- * A sentence of the daemon with its times as `clock` shows them: the daemon writes UTC.
+ * A sentence of the daemon, with its UTC times converted to local ones.
  *
  * @param {string | null | undefined} text
  */
@@ -216,7 +216,7 @@ export const localTimes = (text) =>
   String(text ?? "").replace(/\b\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d(\.\d+)?Z/g, (time) => clock(time) || time);
 
 /**
- * The real address of a link; `null` if a browser should not go there for an agent.
+ * The real address of a link; `null` if an agent's link must not lead there.
  *
  * @param {unknown} href
  */

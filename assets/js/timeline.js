@@ -1,5 +1,5 @@
 // @ts-check
-// A session's log, from its end backwards as far as one scrolls.
+// The timeline of a session's log, loaded from its end backwards while the reader scrolls.
 
 import * as api from "./api.js";
 import { note, noted } from "./address.js";
@@ -10,11 +10,11 @@ import { virtual } from "./virtual.js";
 import { entry } from "./timeline/entry.js";
 /** @import { LoggedEvent } from "../types/models" */
 
-/** Events of one page; the API gives up to a thousand. */
+/** The page size in events; the API permits up to a thousand. */
 const PAGE = 1000;
 
 /**
- * The events of a session that are here, from the first to the last, as they are read.
+ * The loaded events of a session.
  *
  * @param {string} session
  */
@@ -23,7 +23,7 @@ function pages(session) {
   let [oldest, newest] = [Number.MAX_SAFE_INTEGER, 0];
   let [loading, whole] = [false, false];
 
-  /** Fetches the page before. Returns whether that was needed. */
+  /** Fetches the previous page. Returns false if there is none. */
   async function older() {
     if (loading || whole) return false;
     loading = true;
@@ -31,7 +31,7 @@ function pages(session) {
       const page = await api.get(`/events?session=${session}&before=${oldest}&limit=${PAGE}&summary=own`);
       const events = /** @type {LoggedEvent[]} */ (page.items);
       whole = events.length === 0;
-      // Some of it may have come over the stream while we asked.
+      // Some of these events may have arrived over the stream meanwhile.
       const fresh = events.filter((event) => event.seq < oldest);
       if (fresh.length) {
         newest = Math.max(newest, fresh[fresh.length - 1].seq);
@@ -45,7 +45,7 @@ function pages(session) {
   }
 
   /**
-   * Adds what the stream brings. Returns whether any of it is of this session.
+   * Adds events of the stream. Returns true if any of them is of this session.
    *
    * @param {LoggedEvent[]} events
    */
@@ -69,7 +69,7 @@ export function log(session) {
     items: () => line.items,
     key: (item) => item.seq,
     make: entry,
-    label: "What happened, oldest first",
+    label: "Timeline, oldest first",
     onTop: () => load(),
     start: noted().timeline ?? null,
   });

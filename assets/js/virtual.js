@@ -1,12 +1,12 @@
 // @ts-check
-// A list of any length: only what can be seen is in the page.
+// A virtual list: only visible items are in the page.
 
 import { h, within } from "./dom.js";
 import { Heights } from "./virtual/heights.js";
 import { Reader } from "./virtual/reader.js";
 /** @import { Place } from "./virtual/reader.js" */
 
-/** Pixels that are drawn beyond the edges. */
+/** The margin beyond the edges, in pixels, in which items are rendered. */
 const AROUND = 600;
 
 /**
@@ -25,7 +25,7 @@ const AROUND = 600;
  */
 
 /**
- * Calls at most once for each picture.
+ * Calls at most once per frame.
  *
  * @param {() => void} draw
  */
@@ -118,7 +118,7 @@ export function virtual(listed) {
     const top = reader.restore(list, total);
     const last = Math.min(list.length, heights.find(top + element.clientHeight + AROUND) + 1);
     shown.draw(list, heights.find(top - AROUND), last);
-    // Items that stood below the new end are moved by now: the browser may have put the list elsewhere than we did.
+    // Items below the new end have moved: the browser may have scrolled the list.
     reader.keep(element.scrollTop);
     if (top < AROUND) onTop();
   }
@@ -129,7 +129,7 @@ export function virtual(listed) {
     soon();
   };
   element.addEventListener("scroll", scrolled, { passive: true });
-  // Who opens something reads from there, also if it was at the end.
+  // A reader who opens an item reads from there, even at the end of the list.
   element.addEventListener("click", ({ target }) => within(target)?.closest("summary") && reader.stay());
   const resized = new ResizeObserver(soon);
   resized.observe(element);

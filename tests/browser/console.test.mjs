@@ -94,7 +94,7 @@ test("a link works once, a token works, and signing out ends it", async () => {
   const second = await visitor();
   await second.page.goto(link);
   await second.page.waitForSelector("#token");
-  assert.match(await text(second.page, ".trouble"), /used or is too old.*intercom console/);
+  assert.match(await text(second.page, ".trouble"), /already used or has expired.*intercom console/);
   await second.page.type("#token", await daemon.cli("token", "create", "--name", "ana", "--role", "approver"));
   await second.page.keyboard.press("Enter");
   await second.page.waitForSelector(".sidebar");
@@ -333,7 +333,7 @@ test("the daemon is killed and started again with the page open", async () => {
     assert.match(await text(person.page, ".banner"), /Offline/);
     // A page whose files were not fetched yet comes with the daemon.
     await go(other.page, "#/charts");
-    assert.match(await text(other.page, "main"), /comes when the daemon is back/);
+    assert.match(await text(other.page, "main"), /loads when the daemon can be reached again/);
     own = await Daemon.start({ dir: own.dir });
     await other.page.waitForSelector(".chart");
     await other.context.close();
@@ -616,7 +616,7 @@ test("the queue of prompts is edited, reordered and taken back", async () => {
       await page.keyboard.up("Control");
       await until("the prompt to wait", async () => (await queue()).length === n + 1);
     }
-    await page.click(".queue li:nth-child(3) [aria-label=Sooner]");
+    await page.click(".queue li:nth-child(3) [aria-label='Move up']");
     await until("the other order", async () => (await queue()).join() === "first,third,second");
     await page.click(".queue li:nth-child(1) .small");
     await page.waitForSelector("#words");
@@ -624,7 +624,7 @@ test("the queue of prompts is edited, reordered and taken back", async () => {
     await page.type("#words", "reworded");
     await press(page, "Save", "dialog");
     await until("the other words", async () => (await queue()).join() === "reworded,third,second");
-    await page.click(".queue li:nth-child(2) [aria-label='Take back']");
+    await page.click(".queue li:nth-child(2) [aria-label='Withdraw']");
     await until("it to go", async () => (await queue()).join() === "reworded,second");
     assert.deepEqual(person.trouble, []);
     await person.context.close();
@@ -686,9 +686,9 @@ test("other rules are tried, the audit is searched, a session has charts of its 
     }
     request.continue();
   });
-  await go(page, "#/audit", "select[aria-label='How far back']");
+  await go(page, "#/audit", "select[aria-label='Time range']");
   await until("the first question", () => held);
-  await page.select("select[aria-label='How far back']", "");
+  await page.select("select[aria-label='Time range']", "");
   await waitText(page, "table.audit td", "clearance.decided");
   const numbers = () =>
     page.$$eval("table.audit tbody tr", (all) => all.map((row) => Number(row.cells[0].textContent)));
@@ -709,13 +709,13 @@ test("other rules are tried, the audit is searched, a session has charts of its 
   assert.match(row, /clearance\.decidedperson \S+ \(unix socket\)shipperapproved, make ship “Ship it”/);
   assert.doesNotMatch(row, /clr_|title |\[/, "no keys, no ids, no raw JSON");
   await press(page, "Verify");
-  await waitText(page, "main [role=status]", "Whole: ");
+  await waitText(page, "main [role=status]", "Intact: ");
 
   await go(page, "#/charts", ".chart");
   await page.select("select[aria-label=Session]", session);
   await waitText(page, ".figure:has(strong)", "1decided by people");
   await page.click(".chart:last-child summary");
-  await page.select("select[aria-label='How far back']", "1");
+  await page.select("select[aria-label='Time range']", "1");
   await page.waitForFunction(() => document.querySelector(".chart:last-child details[open] tbody tr"));
 
   const other = await withRole(daemon, "viewer");
@@ -781,7 +781,7 @@ test("an agent is nudged, snoozed, interrupted, looked into, stopped and killed 
   await until("the copy", async () => (await page.evaluate(() => navigator.clipboard.readText())).includes('"hello"'));
   await page.evaluate(() => (navigator.clipboard.writeText = () => Promise.reject(new Error("no"))));
   await press(page, "Copy", "dialog[open]");
-  await waitText(page, ".toast.error", "does not let this page copy");
+  await waitText(page, ".toast.error", "does not allow copying");
   await press(page, "Close", "dialog[open]");
   await waitText(page, ".side .stderr", "a word on stderr");
   // The log, as it would be saved.
@@ -798,7 +798,7 @@ test("an agent is nudged, snoozed, interrupted, looked into, stopped and killed 
   await press(page, "Stop", "dialog[open]");
   await waitText(page, ".session-head .phase", "ended");
   await press(page, "Resume");
-  await waitText(page, ".toast", "Started again");
+  await waitText(page, ".toast", "Resumed");
   await until("it to run", async () => (await daemon.json("show", session)).phase !== "ended");
   await press(page, "Kill…");
   await press(page, "Kill", "dialog[open]");
@@ -852,7 +852,7 @@ test("a card of any length is short at first, and says what it leaves out", asyn
   assert.ok((await page.$$eval(`${cardOf(id)} .description li`, (all) => all.length)) < 500);
   const hunks = () => page.$$eval(`${cardOf(id)} .hunk`, (all) => all.length);
   assert.equal(await hunks(), 200);
-  await press(page, "Show more: 2,800 hunks are left", cardOf(id));
+  await press(page, "Show more (2,800 hunks left)", cardOf(id));
   assert.equal(await hunks(), 400);
   await press(page, "Show all 55,000 characters", cardOf(id));
   await waitText(page, `${cardOf(id)} .description pre`, "one more");
@@ -860,9 +860,9 @@ test("a card of any length is short at first, and says what it leaves out", asyn
   await page.waitForSelector(`${cardOf(id)}.settled`);
   const next = cardOf(await pendingOf(session));
   await (await page.waitForSelector(`${next} .hunk summary`)).click();
-  await waitText(page, `${next} .fold button`, "Show more: 16,000 lines are left");
+  await waitText(page, `${next} .fold button`, "Show more (16,000 lines left)");
   assert.equal(await page.$$eval(`${next} tr`, (all) => all.length), 2001);
-  await press(page, "Show more: 16,000 lines are left", next);
+  await press(page, "Show more (16,000 lines left)", next);
   assert.equal(await page.$$eval(`${next} tr`, (all) => all.length), 4001);
   await daemon.cli("kill", session);
   await well(person);
@@ -975,7 +975,7 @@ test("every page fits a phone", async () => {
   await go(page, `#/s/${session}`, wholeCard(id));
   await page.evaluate(() => scrollTo(0, document.documentElement.scrollHeight));
   const jump = await page.waitForSelector(".jump", { visible: true });
-  assert.equal(await jump.evaluate((button) => button.textContent), "1 waits for you");
+  assert.equal(await jump.evaluate((button) => button.textContent), "1 request waiting");
   await jump.click();
   assert.equal(await page.evaluate(() => document.activeElement.dataset.id), id);
   await page.waitForFunction(() => document.querySelector(".jump").hidden);
@@ -1291,8 +1291,8 @@ test("a click on a button that has to be held says so", async () => {
   const bubble = () => page.$eval(`${cardOf(id)} .bubble`, (each) => each.offsetParent !== null && each.innerText);
   assert.equal(await bubble(), false);
   await page.click(`${cardOf(id)} button.hold`);
-  assert.match(await bubble(), /keep the button pressed/);
-  assert.match(await text(page, "#announce"), /keep the button pressed/);
+  assert.match(await bubble(), /hold the button until/);
+  assert.match(await text(page, "#announce"), /hold the button until/);
   assert.equal((await daemon.json("clearances", id)).status, "pending");
   await page.click(`${cardOf(id)} button.hold`, { delay: 1300 });
   await page.waitForSelector(`${cardOf(id)}.settled`);
@@ -1349,12 +1349,12 @@ test("back keeps the scroll, and filters are in the address", async () => {
     assert.equal(await page.$eval(".tab[aria-pressed=true]", (tab) => tab.textContent), "Idle40");
     assert.equal(await page.$eval("select[aria-label=Sort]", (field) => field.value), "name");
     await go(page, "#/charts?hours=168", ".chart");
-    assert.equal(await page.$eval("select[aria-label='How far back']", (field) => field.value), "168");
-    await page.select("select[aria-label='How far back']", "1");
+    assert.equal(await page.$eval("select[aria-label='Time range']", (field) => field.value), "168");
+    await page.select("select[aria-label='Time range']", "1");
     assert.equal(await page.evaluate(() => location.hash), "#/charts?hours=1");
     await go(page, "#/audit?days=1&search=token", "table.audit");
     assert.equal(await page.$eval("input[type=search]", (field) => field.value), "token");
-    await page.select("select[aria-label='How far back']", "");
+    await page.select("select[aria-label='Time range']", "");
     assert.equal(await page.evaluate(() => location.hash), "#/audit?days=&search=token");
     assert.deepEqual(person.trouble, []);
     await person.context.close();

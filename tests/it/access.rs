@@ -234,7 +234,7 @@ fn a_token_is_revoked_by_the_name_it_was_made_for_if_that_has_only_one() {
     daemon.cli(&["token", "revoke", "ci bot"]).ok();
     assert!(enters(&ana) && !enters(&bot));
     let again = daemon.cli(&["token", "revoke", "ci bot"]);
-    assert!(again.code == 1 && again.stderr.contains("revoked before"), "{again:?}");
+    assert!(again.code == 1 && again.stderr.contains("already revoked"), "{again:?}");
 
     // Of several, nobody guesses which: their ids are told.
     let other = token(&daemon, "ana", "operator");

@@ -301,7 +301,7 @@ fn acp_clients_are_told_why_their_agent_died() {
     let prompt = json!([{ "type": "text", "text": "stderr:out of memory;exit:9" }]);
     let refused = seat.refused("session/prompt", json!({ "sessionId": session, "prompt": prompt }), -32603);
     let reason = "exited with code 9 during a turn: “out of memory”";
-    assert_eq!(refused["message"], format!("the agent ended before its turn did: {reason}"));
+    assert_eq!(refused["message"], format!("the agent exited during its turn: {reason}"));
     assert_eq!(daemon.show(&session)["failed"]["reason"], reason);
 }
 

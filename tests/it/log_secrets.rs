@@ -79,7 +79,7 @@ fn no_code_and_no_token_is_in_any_log_however_much_is_logged() {
     seat.ok("initialize", json!({ "protocolVersion": 1 }));
     seat.refused("session/prompt", json!({ "sessionId": "ses_none", "prompt": [] }), -32002);
     seat.leave();
-    for said in ["an ACP client says hello", "an ACP client has gone"] {
+    for said in ["an ACP client initialised its connection", "an ACP client disconnected"] {
         daemon.until(said, |daemon| {
             let log = daemon.log();
             log.lines().any(|line| line.contains(" DEBUG ") && line.contains(said)).then_some(())

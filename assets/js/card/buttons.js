@@ -19,17 +19,17 @@ import { guarded } from "./guarded.js";
 function barred({ explained, approvals }) {
   if (explained?.may_not_approve) return `You cannot approve this: ${clean(explained.may_not_approve)}`;
   const approved = approvals.includes(state.you?.name ?? "");
-  return approved ? "You have approved it; it needs somebody else as well" : null;
+  return approved ? "You have approved this; another approval is needed" : null;
 }
 
 /**
- * The buttons of a pending clearance, without decisions that this person may not make and rules that cannot be made.
+ * The buttons of a pending clearance, without decisions that this person may not make and rules that cannot be created.
  *
  * @param {Clearance} clearance
  * @returns {Buttons}
  */
 export function buttons(clearance) {
-  // Nobody decides what they do not see yet.
+  // No decision about a request that is not fully visible yet.
   if (clearance.brief) return { element: h("p", { class: "faint" }, "Loading…"), press: {} };
   if (!may(state, "approver")) {
     const words = `Deciding needs the role approver; you are ${state.you?.role}.`;

@@ -17,7 +17,7 @@ export const isRisky = (clearance) => RANK[clearance.risk] >= RANK.high;
 const deciding = new Set();
 
 /**
- * Decides, once, also with a double click; whoever was faster is named at once.
+ * Decides once, even with a double click. If somebody else was faster, says who.
  *
  * @param {Clearance} clearance
  * @param {Decision} body
@@ -45,7 +45,7 @@ export async function decide(clearance, body) {
 }
 
 /**
- * Asks for one of the agent's options where it offers several.
+ * Asks for one of the agent's options if it offers several.
  *
  * @param {Clearance} clearance
  * @param {Decision} body
@@ -73,18 +73,18 @@ async function choose(clearance, body) {
 /** @param {Clearance} clearance */
 export async function denyWithReason(clearance) {
   const field = h("textarea", { id: "reason", rows: "3", required: true });
-  const body = [h("label", { for: "reason" }, "The agent is told"), field];
+  const body = [h("label", { for: "reason" }, "Reason, for the agent"), field];
   const title = `Deny: ${line(clearance)}`;
   const reason = await ask({ title, body, yes: "Deny", danger: true, read: () => field.value.trim() });
   if (reason) await decide(clearance, { decision: "deny", reason });
 }
 
-/** The narrowest first: it is what is chosen unless somebody wants more. */
+/** The lifetimes of a rule. The shortest comes first, because it is the default. */
 const LASTS = [
   ["1h", "for an hour"],
   ["8h", "for eight hours"],
   ["7d", "for a week"],
-  ["", "until it is revoked"],
+  ["", "until revoked"],
 ];
 
 /** @param {object} rule */
@@ -95,7 +95,7 @@ function ruleFacts(rule) {
 }
 
 /**
- * Shows the rule that would be stored, and for how long, before anything is.
+ * Shows the rule and its lifetime before it is stored.
  *
  * @param {Clearance} clearance
  */
@@ -103,17 +103,17 @@ export async function always(clearance) {
   const found = await explain(clearance.id).catch((error) => toast(api.why(error), "error"));
   if (!found) return;
   const { proposal: rule } = found;
-  if (!rule) return toast(`No safe rule can be made of it: ${clean(found.no_proposal)}`, "error");
+  if (!rule) return toast(`No safe rule can be derived from this request: ${clean(found.no_proposal)}`, "error");
   const options = LASTS.map(([value, label]) => h("option", { value }, label));
   const lasts = h("select", { id: "lasts" }, options);
   const sure = await ask({
     title: "Allow always?",
     body: [
-      h("p", {}, "From now on this is allowed without asking:"),
+      h("p", {}, "Requests that match this rule are allowed from now on:"),
       ruleFacts(rule),
       h("label", { for: "lasts" }, "How long"),
       lasts,
-      isRisky(clearance) && h("p", { class: "trouble" }, `This is of ${clearance.risk} risk.`),
+      isRisky(clearance) && h("p", { class: "trouble" }, `This request is of ${clearance.risk} risk.`),
     ],
     yes: "Allow always",
     danger: isRisky(clearance),

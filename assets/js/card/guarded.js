@@ -1,14 +1,14 @@
 // @ts-check
-// A button for what is risky: it has to be held, or pressed twice where holding is not possible.
+// A button for risky decisions: it must be held, or pressed twice if holding is not possible.
 
 import { h, announce } from "../dom.js";
 
 /** Milliseconds to hold it, and between a first press of a key and the second. */
 const HOLD = 900;
 const SECOND = 4000;
-const HELD = "This is risky: keep the button pressed until it is filled";
+const HELD = "This is risky: hold the button until it is filled";
 
-/** A word beside the button about holding it, for a while. */
+/** A hint beside the button to hold it, for a while. */
 function bubble() {
   const element = h("span", { class: "bubble", hidden: true }, HELD);
   /** @type {ReturnType<typeof setTimeout> | undefined} */
@@ -24,7 +24,7 @@ function bubble() {
 
 /**
  * Calls `held` once a pointer has been down on the button for long enough, and `released` if it comes up before.
- * Returns how to give up.
+ * Returns a function that cancels.
  *
  * @param {HTMLButtonElement} button
  * @param {{ held: () => void, released: () => void, isBusy: () => boolean }} calls
@@ -51,9 +51,9 @@ function whenHeld(button, { held, released, isBusy }) {
       released();
     };
     button.addEventListener("pointerleave", stop, { signal });
-    // A release is heard wherever it happens, also if the card has moved meanwhile.
+    // A release counts anywhere, because the card may have moved meanwhile.
     addEventListener("pointercancel", stop, { capture: true, signal });
-    // The window's own; the press itself takes the focus from something else.
+    // Only the window's own blur: the press itself blurs the element that had the focus.
     addEventListener("blur", stop, { signal });
     addEventListener("pointerup", release, { capture: true, signal });
   });
@@ -79,7 +79,7 @@ export function guarded(label, act) {
   const run = () => {
     hint.element.hidden = true;
     stop();
-    // What was taken from under the finger is not what it was put on.
+    // The button was replaced under the finger: the press was meant for another one.
     if (!button.isConnected) return;
     busy = button.disabled = true;
     act().finally(() => (busy = button.disabled = false));

@@ -15,7 +15,7 @@ const near = new IntersectionObserver(
 );
 
 /**
- * Tells, once, that the reader gets near to a card.
+ * Calls once, when the reader gets near to a card.
  *
  * @param {HTMLElement} card
  * @param {() => void} tell
@@ -25,7 +25,7 @@ export function whenNear(card, tell) {
   near.observe(card);
 }
 
-/** The room that the buttons and a head take at the lower edge. */
+/** The height of the buttons and a head at the lower edge. */
 const EDGE = 220;
 /** @type {WeakMap<Element, HTMLElement>} */
 const feet = new WeakMap();

@@ -1,5 +1,5 @@
 // @ts-check
-// A clearance in words: what is asked, what became of it.
+// The text of a clearance: the request and its outcome.
 
 import { h } from "../dom.js";
 import { clean, cleanBlock, clock } from "../text.js";
@@ -22,7 +22,7 @@ export function fate({ status = "", decided_by, decided_at, delivery, delivery_c
   if (["approved", "denied"].includes(status)) {
     if (delivery === "delivered") steps.push("delivered");
     else if (delivery === "failed") steps.push(`NOT delivered${delivery_cause ? `: ${clean(delivery_cause)}` : ""}`);
-    else steps.push("on its way");
+    else steps.push("being delivered");
   }
   if (outcome) steps.push(clean(outcome));
   return steps;

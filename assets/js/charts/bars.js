@@ -1,5 +1,5 @@
 // @ts-check
-// Bars, drawn by hand, with the same numbers in a table.
+// A bar chart in SVG, with the same numbers in a table.
 
 import { h, svg } from "../dom.js";
 import { row, table } from "../table.js";
@@ -56,7 +56,7 @@ function axis({ points, stretch }) {
 /** @param {Chart} chart */
 function numbers({ title, points, say }) {
   const filled = points.filter((point) => point.value);
-  if (!filled.length) return h("p", { class: "faint" }, "Nothing in this time.");
+  if (!filled.length) return h("p", { class: "faint" }, "No data in this time range.");
   const tabular = (/** @type {string} */ words) => h("span", { class: "tabular" }, words);
   const rows = filled.map((point) => row(tabular(when(point.at, 3600)), tabular(say(point.value))));
   return h("details", { class: "more" }, h("summary", {}, "As a table"), table(["From", title], rows));

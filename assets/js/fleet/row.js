@@ -1,5 +1,5 @@
 // @ts-check
-// One session in the fleet: how it is, what it waits for, how far it has come.
+// One session in the fleet: its state, its pending requests, its progress.
 
 import { bindings } from "../bind.js";
 import { h, text, attribute } from "../dom.js";
@@ -143,7 +143,7 @@ export function fleetRow(first) {
   const row = () => now;
   const { bind, draw } = bindings();
   const link = h("a", { data: { stop: "row" } }, status(bind, row), who(bind, row), what(bind, row));
-  // Beside the link, not in it: it opens by itself.
+  // Beside the link, not inside of it: it opens on its own.
   const element = h("li", {}, link, plan(bind, row));
   bind(
     () => ({ id: now.session.id, group: now.group, risk: now.waits?.risk }),

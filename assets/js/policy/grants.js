@@ -40,7 +40,7 @@ async function revoke(grant, again) {
  * @param {() => void} again shows them as they are now
  */
 export function grantTable(grants, again) {
-  if (!grants.length) return h("p", { class: "faint" }, "Nothing is allowed always.");
+  if (!grants.length) return h("p", { class: "faint" }, "There are no grants.");
   const rows = grants.map((grant) => {
     const by = `${clean(grant.created_by)}, ${clock(grant.created_at)}`;
     const offered = grant.valid && may(state, "approver");
@@ -49,5 +49,5 @@ export function grantTable(grants, again) {
     element.className = grant.valid ? "" : "faint";
     return element;
   });
-  return table(["Allows", "By", "Lasts", ""], rows);
+  return table(["Allows", "By", "Valid", ""], rows);
 }

@@ -6,7 +6,7 @@ import { row, table } from "../table.js";
 import { clean } from "../text.js";
 
 /**
- * The conditions of a rule, in the words of the configuration.
+ * The conditions of a rule, with the names of the configuration.
  *
  * @param {object} rule
  */
@@ -20,7 +20,7 @@ export function criteria(rule) {
 
 /** @param {Array<Record<string, unknown>>} rules */
 export function ruleTable(rules) {
-  if (!rules.length) return h("p", { class: "faint" }, "There are none: everything is asked.");
+  if (!rules.length) return h("p", { class: "faint" }, "There are no rules: people decide everything.");
   const rows = rules.map((rule, n) => {
     const then = clean(rule.then ?? "ask");
     const badge = h("span", { class: `badge then-${then}` }, then);

@@ -13,12 +13,12 @@ import { clean, line, short } from "../text.js";
 const EXAMPLE = '[[rule]]\nname = "tests"\nthen = "allow"\ncommand = "cargo test"\n';
 /** @type {Array<[string, string]>} */
 const DAYS = [
-  ["1", "a day"],
-  ["7", "a week"],
-  ["30", "a month"],
-  ["", "all time"],
+  ["1", "day"],
+  ["7", "week"],
+  ["30", "month"],
+  ["", "(all time)"],
 ];
-/** Differences that are shown. */
+/** The limit on shown differences. */
 const MOST = 200;
 
 /** @param {PostAnswer<"/policy/test">} tried */
@@ -38,15 +38,15 @@ function result({ requests, allowed, denied, asked, different, differences }) {
     "div",
     {},
     figures([
-      [requests, "asked for"],
+      [requests, "requests"],
       [allowed, "allowed"],
       [denied, "denied"],
       [asked, "asked"],
-      [different, "different from what was"],
+      [different, "decided differently"],
     ]),
     rows.length
-      ? table(["Risk", "What", "Was, would be", "Why", "Id"], rows)
-      : h("p", {}, "Nothing would have gone another way."),
+      ? table(["Risk", "Request", "Was → would be", "Why", "Id"], rows)
+      : h("p", {}, "No decision would have been different."),
   );
 }
 
@@ -55,7 +55,7 @@ export function trial() {
   const days = select(DAYS, "7", () => {}, { id: "since" });
   const place = h("div", { "aria-live": "polite" });
   const run = async () => {
-    place.replaceChildren(h("p", { class: "faint" }, "Trying …"));
+    place.replaceChildren(h("p", { class: "faint" }, "Testing …"));
     try {
       const since = days.value ? new Date(Date.now() - Number(days.value) * 86400000).toISOString() : null;
       place.replaceChildren(result(await api.post("/policy/test", { rules: field.value, since })));
@@ -64,8 +64,8 @@ export function trial() {
       place.replaceChildren(h("pre", { class: "trouble", tabindex: "0" }, clean(words)));
     }
   };
-  const about = "Rules in the form of the configuration, held against what was asked. Nothing changes.";
-  const since = h("label", { for: "since" }, "What was asked in");
+  const about = "Tests rules, in the format of the configuration, against past requests. Nothing changes.";
+  const since = h("label", { for: "since" }, "Requests of the last");
   return [
     h("p", { class: "faint" }, about),
     h("label", { for: "rules" }, "Rules"),

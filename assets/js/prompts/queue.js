@@ -1,5 +1,5 @@
 // @ts-check
-// The queue of prompts that were not sent yet: edit, reorder, take back.
+// The queue of prompts that were not sent yet: edit, reorder, withdraw.
 
 import * as api from "../api.js";
 import { h, ask, button, icon, keyed, text, toast } from "../dom.js";
@@ -8,7 +8,7 @@ import { clean, cut } from "../text.js";
 /** @import { Prompt } from "../../types/models" */
 
 /**
- * In the order in which they leave.
+ * In the order of sending.
  *
  * @param {Prompt[]} prompts
  */
@@ -28,14 +28,14 @@ const tool = (name, label, onclick) =>
 /** @param {Prompt} prompt */
 async function reword(prompt) {
   const area = h("textarea", { id: "words", rows: "6", value: prompt.text, required: true });
-  const body = [h("label", { for: "words" }, "It has not been sent"), area];
+  const body = [h("label", { for: "words" }, "Prompt (not sent yet)"), area];
   const words = await ask({ title: "Edit this prompt", body, yes: "Save", read: () => area.value });
   if (words?.trim()) await api.post(`/prompts/${prompt.id}`, { text: words });
 }
 
 /** @param {string} session */
 export function queue(session) {
-  const element = h("ol", { class: "queue", "aria-label": "Prompts that wait", hidden: true });
+  const element = h("ol", { class: "queue", "aria-label": "Queued prompts", hidden: true });
   /** @type {Prompt[]} */
   let queued = [];
 
@@ -67,10 +67,10 @@ export function queue(session) {
       { class: "row" },
       h("span", { class: "badge" }, "queued"),
       words,
-      tool("up", "Sooner", () => move(-1)),
-      tool("down", "Later", () => move(1)),
+      tool("up", "Move up", () => move(-1)),
+      tool("down", "Move down", () => move(1)),
       button("Edit", () => act(() => reword(current)), { class: "small" }),
-      tool("cross", "Take back", () => act(() => api.del(`/prompts/${current.id}`))),
+      tool("cross", "Withdraw", () => act(() => api.del(`/prompts/${current.id}`))),
     );
     /** @param {Prompt} now */
     const update = (now) => {

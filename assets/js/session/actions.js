@@ -8,7 +8,7 @@ import { may } from "../store.js";
 /** @import { Bind } from "../bind.js" */
 
 /**
- * Does it and says so, or says why it failed.
+ * Runs an action and shows its result, or the reason of its failure.
  *
  * @template Answer
  * @param {() => Promise<Answer>} work
@@ -33,7 +33,7 @@ function askWords(title, label, yes) {
 }
 
 /**
- * Nudges an agent, with these words or the usual ones.
+ * Nudges an agent, with this message or the default one.
  *
  * @param {string} id
  * @param {string} [message]
@@ -46,13 +46,13 @@ export const sendNudge = (id, message) =>
 
 /** @param {string} id */
 async function nudge(id) {
-  const message = await askWords("Nudge", "Say something else than the usual, or nothing", "Nudge");
+  const message = await askWords("Nudge", "Message (empty for the default one)", "Nudge");
   if (message !== null) await sendNudge(id, message);
 }
 
 /** @param {string} id */
 async function interrupt(id) {
-  const reason = await askWords("Interrupt", "Why (the agent is told)", "Interrupt");
+  const reason = await askWords("Interrupt", "Reason, for the agent (optional)", "Interrupt");
   if (reason === null) return;
   await attempt(
     () => api.post(`/sessions/${id}/interrupt`, reason ? { reason } : {}),
@@ -65,25 +65,25 @@ const SNOOZES = [
   ["2h", "two hours"],
   ["8h", "eight hours"],
   ["1d", "a day"],
-  ["off", "not any more"],
+  ["off", "end the snooze"],
 ];
 
 /** @param {string} id */
 async function snooze(id) {
   const options = SNOOZES.map(([value, label]) => h("option", { value }, label));
   const choices = h("select", { id: "for" }, options);
-  const body = [h("label", { for: "for" }, "No steps about a stall for"), choices];
+  const body = [h("label", { for: "for" }, "Pause the steps against a stall for"), choices];
   const lasts = await ask({ title: "Snooze", body, yes: "Snooze", read: () => choices.value });
   if (!lasts) return;
   await attempt(
     () => api.post(`/sessions/${id}/snooze`, { for: lasts }),
-    () => (lasts === "off" ? "Watched again" : `Left in peace for ${lasts}`),
+    () => (lasts === "off" ? "Watched again" : `Snoozed for ${lasts}`),
   );
 }
 
 /** @param {string} id */
 async function stop(id) {
-  const body = h("p", {}, "It is told first, then its processes are ended. It can be resumed.");
+  const body = h("p", {}, "The agent is asked to exit, then its processes are killed. The session can be resumed.");
   if (!(await confirm({ title: "Stop this agent?", body, yes: "Stop", danger: true }))) return;
   await attempt(
     () => api.post(`/sessions/${id}/stop`, {}),
@@ -93,7 +93,7 @@ async function stop(id) {
 
 /** @param {string} id */
 async function kill(id) {
-  const body = h("p", {}, "Its whole process tree is ended at once. What it has not written is lost.");
+  const body = h("p", {}, "All of its processes are killed at once. Unsaved work is lost.");
   if (!(await confirm({ title: "Kill this agent?", body, yes: "Kill", danger: true }))) return;
   await attempt(
     () => api.post(`/sessions/${id}/kill`, {}),
@@ -105,7 +105,7 @@ async function kill(id) {
 const resume = (id) =>
   attempt(
     () => api.post(`/sessions/${id}/resume`, {}),
-    () => "Started again",
+    () => "Resumed",
   );
 
 /** @type {Array<[string, (id: string) => Promise<void>]>} */
@@ -126,7 +126,7 @@ export function actions(bind, id) {
   const element = h("div", { class: "row tools" });
   const log = { class: "button small", href: `/api/v1/sessions/${id}/log`, download: `${id}.jsonl` };
   bind(
-    // What is the same stays: a button that is replaced under a finger is not pressed, and loses the focus.
+    // Unchanged buttons stay: a button that is replaced under a finger is not pressed, and loses the focus.
     () => ({
       known: state.sessions.has(id),
       ended: ["ended", "parked"].includes(state.sessions.get(id)?.phase ?? ""),

@@ -1,5 +1,5 @@
 // @ts-check
-// The head of a session's page: its name, how it is and why, and its failure.
+// The head of a session's page: its name, its state with the reason, and its failure.
 
 import * as api from "../api.js";
 import { back } from "../address.js";
@@ -34,7 +34,7 @@ function reasons({ workspace, why, standing, unenforced, spent }) {
 }
 
 /**
- * A failure is seen once an operator has this page before their eyes; it stays here until the agent works again.
+ * A failure counts as seen once an operator has this page open; it is shown until the agent works again.
  *
  * @param {Bind} bind
  * @param {string} id

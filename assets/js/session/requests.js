@@ -9,7 +9,7 @@ import { byRisk, pendingClearances, pendingQuestions } from "../store.js";
 /** @import { Clearance, Question } from "../../types/models" */
 /** @import { Bind } from "../bind.js" */
 
-/** A settled card stays for a while, below the others: one sees what became of it. */
+/** A settled card stays for a while, below the others, so that its outcome is visible. */
 const STAYS = 15000;
 
 /**
@@ -38,7 +38,7 @@ export function requests(bind, draw, id) {
   /** @type {Set<string>} */
   const arrived = new Set();
   bind(
-    // Cards compare themselves with what they show.
+    // Each card compares itself with its model.
     () => ({
       clearances: shownOf(state.clearances, id, arrived, (each) => each.decided_at).sort(byRisk),
       questions: shownOf(state.questions, id, arrived, (each) => each.answered_at),
@@ -47,7 +47,7 @@ export function requests(bind, draw, id) {
       clearanceCards(cards, clearances, { link: false });
       questionCards(asked, questions, { link: false });
       element.hidden = !(clearances.length + questions.length);
-      // On a small screen the buttons of the first one stay in view, wherever one reads.
+      // On a small screen the buttons of the first card stay in view at any scroll position.
       const first = [...pendingClearances(state, id), ...pendingQuestions(state, id)][0]?.id;
       for (const card of element.querySelectorAll(".card"))
         card.classList.toggle("current", card instanceof HTMLElement && card.dataset.id === first);
@@ -57,7 +57,7 @@ export function requests(bind, draw, id) {
 }
 
 /**
- * A button that leads to what waits, offered only while that is out of sight.
+ * A button that leads to the pending requests, shown only while they are out of sight.
  *
  * @param {Bind} bind
  * @param {() => void} draw
@@ -80,7 +80,7 @@ function jumpTo(bind, draw, place, id) {
     () => ({ seen, total: pendingClearances(state, id).length + pendingQuestions(state, id).length }),
     ({ seen, total }) => {
       jump.hidden = total === 0 || seen;
-      text(jump, total === 1 ? "1 waits for you" : `${total} wait for you`);
+      text(jump, total === 1 ? "1 request waiting" : `${total} requests waiting`);
     },
   );
   return { jump, close: () => eye.disconnect() };

@@ -11,11 +11,11 @@ import { RANK } from "../store.js";
 import { clean, cleanBlock, cut, fieldsOf, line as subject, short } from "../text.js";
 /** @import { Child, ClearanceItem, FactItem, Item, PromptItem, QuestionItem, ToolItem } from "../../types/models" */
 
-/** Characters of a tool's output that are shown. */
+/** The limit on shown characters of a tool's output. */
 const OUTPUT = 4000;
 
 /** @type {Record<string, string>} */
-const TOOL = { completed: "done", failed: "failed", in_progress: "running", pending: "to come" };
+const TOOL = { completed: "done", failed: "failed", in_progress: "running", pending: "pending" };
 
 /** @param {unknown} part */
 function toolOutput(part) {
@@ -43,7 +43,7 @@ function tool({ status, tool, title, content }) {
 }
 
 /** @type {Record<string, string>} */
-const PROMPT = { pending: "queued", withdrawn: "taken back", undelivered: "NOT delivered" };
+const PROMPT = { pending: "queued", withdrawn: "withdrawn", undelivered: "NOT delivered" };
 
 /** @param {PromptItem} item */
 function prompt({ data, state, text }) {
@@ -53,13 +53,13 @@ function prompt({ data, state, text }) {
 }
 
 /**
- * The command and the change that a clearance is about, fetched when somebody opens it.
+ * The command and the change of a clearance, fetched when it is opened.
  *
  * @param {ClearanceItem} item
  */
 function request(item) {
   const place = h("div", { class: "content" });
-  const details = h("details", { class: "more request" }, h("summary", {}, "What was asked"), place);
+  const details = h("details", { class: "more request" }, h("summary", {}, "Request"), place);
   details.addEventListener("toggle", async () => {
     item.opened = details.open;
     if (!details.open || place.childElementCount) return;
@@ -78,7 +78,7 @@ function request(item) {
 function clearance(item) {
   const { id, data, standing, text } = item;
   const { reason } = standing;
-  const words = standing.status ? fate(standing) : ["waits for a decision"];
+  const words = standing.status ? fate(standing) : ["pending"];
   const action = data.action ?? data.command ?? data.file_path;
   const risk = data.risk && Object.hasOwn(RANK, data.risk) ? data.risk : "high";
   return [
@@ -97,7 +97,7 @@ function clearance(item) {
 
 /** @param {QuestionItem} item */
 function answerOf({ state, data }) {
-  if (state === "pending") return "waits for an answer";
+  if (state === "pending") return "pending";
   if (state !== "answered") return clean(state);
   return `${clean(data.decision ?? "answered")}${data.by ? ` by ${clean(data.by)}` : ""}`;
 }

@@ -1,5 +1,5 @@
 // @ts-check
-// One entry of a session's timeline, with its events as they came.
+// One entry of a session's timeline, with its raw events.
 
 import { button, confirm, h, replace, toast } from "../dom.js";
 import { SHOWN } from "../markdown.js";
@@ -28,7 +28,7 @@ async function showRaw(item) {
       await navigator.clipboard.writeText(text);
       toast("Copied");
     } catch {
-      toast("The browser does not let this page copy", "error");
+      toast("The browser does not allow copying", "error");
     }
   });
   await confirm({

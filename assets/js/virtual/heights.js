@@ -1,8 +1,8 @@
 // @ts-check
-// The heights of items of a long list, and so their positions. Heights are guessed, then measured, then remembered.
+// The heights and positions of a long list's items. Heights are estimated, then measured and remembered.
 
 const GUESS = 44;
-/** Kept with the item itself: looking up a hundred thousand heights for each picture would be felt. */
+/** Stored in the item itself: looking up a hundred thousand heights per frame would be slow. */
 const HEIGHT = Symbol("height");
 
 /** @typedef {object & { [HEIGHT]?: number }} Measured an item that may know its height */
@@ -16,11 +16,11 @@ export class Heights {
    */
   #placed = { list: [], length: 0 };
   #offsets = new Float64Array(1);
-  /** Tells whether a height has changed since. */
+  /** True if a height has changed since. */
   #stale = false;
 
   /**
-   * Remembers a height. Returns whether it is news.
+   * Remembers a height. Returns true if it has changed.
    *
    * @param {Item & Measured} item
    * @param {number} height
@@ -33,7 +33,7 @@ export class Heights {
   }
 
   /**
-   * Places all items. Returns how high they are together.
+   * Positions all items. Returns their total height.
    *
    * @param {Array<Item & Measured>} list
    */
@@ -69,7 +69,7 @@ export class Heights {
   }
 
   /**
-   * The item at a height, and how far below its beginning.
+   * The item at a height, and the offset from its top.
    *
    * @param {number} y
    */

@@ -5,14 +5,14 @@ import { Heights } from "./heights.js";
 
 /** @typedef {{ key: number, offset: number }} Place in a list: an item, and how far below its beginning */
 
-/** This near to the end, one reads the end. */
+/** The distance from the end, in pixels, that counts as the end. */
 const NEAR = 24;
 
 /** @template {object} Item */
 export class Reader {
   /** @type {(Place & { index: number }) | null} */
   #anchor = null;
-  /** The position that we have set ourselves: any other is the reader's wish, seen before its event arrives. */
+  /** The position that we set ourselves. Any other is the reader's, noticed before its event arrives. */
   #put = 0;
 
   /**
@@ -26,11 +26,11 @@ export class Reader {
     this.heights = heights;
     this.key = key;
     this.atEnd = !start;
-    /** Not there before its part of the list is; a reader who scrolls wants something else. */
+    /** The stored position, until its part of the list is loaded; dropped when the reader scrolls. */
     this.wanted = start;
   }
 
-  /** Takes note of what the reader has done. */
+  /** Notes an action of the reader. */
   notice() {
     const { scrollTop, clientHeight, scrollHeight } = this.scroller;
     if (Math.abs(scrollTop - this.#put) < 1) return;
@@ -46,7 +46,7 @@ export class Reader {
     this.#anchor = found && { index: found.index, key: this.key(found.item), offset: found.offset };
   }
 
-  /** Reads on from here, also if this is the end. */
+  /** Stays at this position, even if it is the end. */
   stay() {
     this.atEnd = false;
     this.keep(this.scroller.scrollTop);
@@ -59,7 +59,7 @@ export class Reader {
   }
 
   /**
-   * Scrolls to where the reader is.
+   * Scrolls to the reader's position.
    *
    * @param {Item[]} list
    * @param {number} total
@@ -70,7 +70,7 @@ export class Reader {
     const found = wanted ? list.findIndex((item) => this.key(item) === wanted.key) : -1;
     if (wanted && found >= 0) {
       scroller.scrollTop = heights.offset(found) + wanted.offset;
-      // Once what is above it has been measured, it stays where it is.
+      // Once the items above it are measured, it stays in place.
       this.wanted = null;
     } else if (this.atEnd) scroller.scrollTop = total;
     else {
@@ -81,7 +81,7 @@ export class Reader {
   }
 
   /**
-   * The index of the item that is read.
+   * The index of the reader's item.
    *
    * @param {Item[]} list
    */

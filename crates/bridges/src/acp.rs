@@ -4,8 +4,8 @@
 //!   client ─► transport ─► Inlet ─► connection ─► operations, as the person the client belongs to
 //!   client ◄─ transport ◄─ Outlet ◄─ feeds, one per attached session ◄─ log
 //! ```
-//! A client acts through operations, with its person's role; what it sees comes from the log, at its own pace. So all
-//! clients of a session see the same in the same order, and one that does not read holds up nobody.
+//! A client acts through operations, with its person's role. Its updates come from the log, at the client's own pace:
+//! all clients of a session see the same events in the same order, and a client that does not read delays nobody else.
 
 use std::collections::{HashMap, HashSet};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
@@ -37,7 +37,7 @@ pub use queue::{ClientInlet, ClientMessage, ClientOutlet, ConnectionClosed};
 use intercom_daemon::ops::{Caller, Operations};
 use intercom_types::{OnClientLeft, SessionId};
 
-/// The whole of the bridge.
+/// The ACP bridge: a cheap handle on state shared by all clients.
 #[derive(Debug, Clone)]
 pub struct AcpBridge(Arc<AcpShared>);
 
@@ -48,27 +48,28 @@ struct AcpShared {
     metrics: Arc<ClientMetrics>,
     /// The number of clients attached to each session, if any; locked only for one lookup.
     attached: Mutex<HashMap<SessionId, usize>>,
-    /// Sessions to which a first client has come, or from which the last has gone; held for the moment of a look.
+    /// Sessions whose first client attached or whose last client left since the last pass of the housekeeping; locked
+    /// only for one change.
     changed: Mutex<HashSet<SessionId>>,
     client_changes: Notify,
-    /// The tasks of the connections and their transports, and the tasks beside them.
+    /// The tasks of the connections, their transports, feeds and slow requests.
     tasks: TaskTracker,
 }
 
 /// A client's preferences, as its transport knows them.
 #[derive(Debug, Clone, Default)]
 pub struct ConnectOptions {
-    /// The profile for new sessions, if the client says nothing else.
+    /// The profile of new sessions, unless the request names one.
     pub agent: Option<String>,
-    /// A session to be attached to instead of a new one.
+    /// The session that `session/new` attaches to, instead of starting one.
     pub attach: Option<String>,
-    /// The fate of its sessions when it disconnects, if the client states one.
+    /// The treatment of its sessions when it disconnects, if the client states one.
     pub on_close: Option<OnClientLeft>,
-    /// It is our own relay, which survives us and needs to know where it was.
+    /// True for our own relay: it outlives the daemon and needs the position in the log with each message.
     pub relay: bool,
-    /// It came by Streamable HTTP.
+    /// True for Streamable HTTP.
     pub streamable: bool,
-    /// Nothing comes before the first request and nothing after its answer: no handshake, nothing asked back.
+    /// True for a single request without a connection: no handshake, and no requests to the client.
     pub connectionless: bool,
 }
 
@@ -106,7 +107,8 @@ impl AcpBridge {
         std::mem::take(&mut *self.changed())
     }
 
-    /// A new client. It has gone when its `ClientInlet` is dropped; it is shown out when its `ClientOutlet` ends.
+    /// Starts the task of a new client. Dropping the `ClientInlet` disconnects the client; the end of the
+    /// `ClientOutlet` tells the transport to close the connection.
     pub(crate) fn connect(&self, who: Caller, manner: ConnectOptions) -> (ClientInlet, ClientOutlet) {
         let (inlet, inbox) = queue::inlet();
         let (outbox, outlet) = queue::outlet();

@@ -39,7 +39,7 @@ use intercom_store::{Store, StoreError};
 use intercom_types::{Role, SessionId, Time};
 use tokio_util::sync::CancellationToken;
 
-/// State that every handler may use.
+/// The state of all handlers.
 #[derive(Debug, Clone)]
 pub struct ApiBridge(Arc<ApiShared>);
 
@@ -52,7 +52,7 @@ struct ApiShared {
     agents_refused: guard::NoticeLimiter<Option<SessionId>>,
     users_refused: guard::NoticeLimiter<Option<u32>>,
     lookups: access::OwnerLookups,
-    /// The conditions of the other bridges.
+    /// The health of the other bridges.
     conditions: HealthRegistry,
     /// Streams end when the daemon does.
     closing: CancellationToken,
@@ -65,7 +65,7 @@ impl std::fmt::Debug for ApiShared {
 }
 
 impl ApiBridge {
-    /// `token` lets somebody in besides those that were made here.
+    /// `token` is an additional token from the daemon's environment.
     pub async fn open(
         ops: Operations,
         conditions: HealthRegistry,
@@ -108,8 +108,8 @@ impl ApiBridge {
         self.ops().bell()
     }
 
-    /// Everything, as one service. Its connections carry a [`serve::Peer`]; `others` is behind the same door, and sees a
-    /// [`Caller`](intercom_daemon::ops::Caller) with each request of somebody whom it knows.
+    /// Returns the router of everything. Connections carry a [`serve::Peer`]; `others` is behind the same
+    /// authentication and gets a [`Caller`](intercom_daemon::ops::Caller) with each request of a known caller.
     pub fn router(self, others: Router<Self>) -> Router {
         let limit = DefaultBodyLimit::max(self.supervisor().config().limits.max_body_bytes);
         let metrics = get(health::metrics)
@@ -123,12 +123,12 @@ impl ApiBridge {
             .method_not_allowed_fallback(error::no_such_method)
             .layer(from_fn_with_state(self.clone(), access::identify))
             .layer(map_response(console_files::protect))
-            // Outermost: secrets are hidden from viewers before it.
+            // Outermost: a viewer's answer must be redacted before it is compressed.
             .layer(from_fn(super::compress::compress))
             .with_state(self)
     }
 
-    /// Returns true if some token is valid, so that somebody could come in over the network.
+    /// Returns true if a token is valid, so that access over the network is possible.
     pub fn has_tokens(&self) -> bool {
         !self.0.tokens.is_empty(Time::now())
     }

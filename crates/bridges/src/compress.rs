@@ -1,6 +1,6 @@
-//! Gzip for answers, to clients that accept it: on a slow line a list of sessions takes a tenth of the time.
+//! Gzip for answers to clients that accept it: on a slow line a list of sessions takes a tenth of the time.
 //!
-//! An answer is compressed whole or not at all. A stream passes as it is: a compressor would hold its events back.
+//! An answer is compressed as a whole or not at all. Streams pass unchanged: a compressor would hold their events back.
 
 use std::io::Write as _;
 
@@ -13,7 +13,7 @@ use axum::response::{IntoResponse, Response};
 use flate2::Compression;
 use flate2::write::GzEncoder;
 
-/// A shorter answer fits one packet as it is.
+/// The shortest compressed answer. A shorter one fits into one packet anyway.
 const SHORTEST: u64 = 1024;
 pub(super) const GZIP: HeaderValue = HeaderValue::from_static("gzip");
 const TEXTS: &[&str] = &["application/json", "application/schema+json", "text/plain"];

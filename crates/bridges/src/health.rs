@@ -1,20 +1,20 @@
-//! The condition of each bridge: reported by the bridge, shown by `health`, `doctor`, `ls` and the metrics.
+//! The health of each bridge: reported by the bridge, shown by `GET /health`, `doctor`, `ls` and the metrics.
 
 use std::collections::BTreeMap;
 use std::sync::{Arc, Mutex, PoisonError};
 
-/// The condition of one bridge.
+/// The health of one bridge.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct BridgeHealth {
-    /// "ok", or what is wrong, for people.
+    /// "ok", or the problem, for people.
     pub status: String,
-    /// Name, what it says, value.
+    /// The metrics: name, description, value.
     pub metrics: Vec<(&'static str, &'static str, u64)>,
 }
 
-/// The conditions of all configured bridges.
+/// The health of all configured bridges. Locked only to copy or replace an entry.
 #[derive(Debug, Clone, Default)]
-pub struct HealthRegistry(Arc<Mutex<BTreeMap<&'static str, HealthSource>>>); // for the moment of a copy
+pub struct HealthRegistry(Arc<Mutex<BTreeMap<&'static str, HealthSource>>>);
 
 #[derive(Clone)]
 enum HealthSource {
@@ -27,7 +27,7 @@ impl HealthRegistry {
         self.insert(bridge, HealthSource::Reported(condition));
     }
 
-    /// Registers a bridge whose figures change too often to be reported each time.
+    /// Registers a bridge whose metrics change too often to be reported with each change.
     pub fn ask(&self, bridge: &'static str, condition: impl Fn() -> BridgeHealth + Send + Sync + 'static) {
         self.insert(bridge, HealthSource::Polled(Arc::new(condition)));
     }

@@ -4,11 +4,11 @@ use std::time::Duration;
 
 use tokio::sync::watch;
 
-/// Counts its uses.
+/// A counter of current uses.
 #[derive(Debug, Clone)]
 pub(super) struct UseCounter(watch::Sender<usize>);
 
-/// One of them, until it is dropped.
+/// One use, until it is dropped.
 #[derive(Debug)]
 pub(super) struct UseGuard(watch::Sender<usize>);
 
@@ -22,7 +22,7 @@ impl UseCounter {
         UseGuard(self.0.clone())
     }
 
-    /// Comes back when it was not used for this long. The first use may have to come sooner.
+    /// Returns once there was no use for `later`; before the first use, for `first`.
     pub(super) async fn idle(&self, first: Duration, later: Duration) {
         let mut uses = self.0.subscribe();
         let mut patience = first;

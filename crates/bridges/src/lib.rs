@@ -1,5 +1,5 @@
-//! Ways in and out for operators. A bridge shows the log and the read model, and passes requests to operations; it
-//! never touches a driver.
+//! Bridges: the interfaces for operators. A bridge shows the log and the read model, and passes requests to operations;
+//! it never uses a driver.
 
 pub mod acp;
 pub mod api;

@@ -1,12 +1,13 @@
-//! Slack: a thread per session, cards with buttons, and everything that people say or press there.
+//! The Slack bridge: a thread per session, cards with buttons, and the actions of people there.
 //!
 //! ```text
-//!   log ─► teller ─► slack_messages ─► sender ─► Slack         how each message should be; sent until it is
-//!   Slack ─► socket ─► slack_inbox ─► inbox ─► act ─► ops      written down, acknowledged, then done, once
+//!   log ─► publisher ─► slack_messages ─► sender ─► Slack            desired state of each message; retried until sent
+//!   Slack ─► socket ─► slack_inbox ─► inbox ─► handlers ─► ops       stored, acknowledged, then carried out once
 //! ```
 //! The daemon needs none of it: without tokens, without Slack, everything else works, and what should be seen is sent
-//! when it can be. What people do goes through operations as the operator they are. `block_kit` knows Block Kit and its limits,
-//! `card` what we say with it; both are pure, and so are `outbox` (who is next), `calls` (who is called) and `words`.
+//! when it can be. What people do goes through operations as the operator they are. `block_kit` knows Block Kit and its
+//! limits, `card` what we say with it; both are pure, and so are `outbox` (who is next), `calls` (who is called) and
+//! `words`.
 
 use std::sync::Arc;
 use std::sync::Mutex;
@@ -48,13 +49,13 @@ use self::web_api::{SlackTokens, WebApi};
 use crate::health::{BridgeHealth, HealthRegistry};
 use intercom_daemon::ops::Operations;
 
-/// Between two looks at who we are, while that fails.
-const LOOK_AGAIN: Duration = Duration::from_secs(30);
+/// The delay before another attempt to identify our bot.
+const IDENTIFY_RETRY: Duration = Duration::from_secs(30);
 
-/// All of the bridge.
+/// The Slack bridge.
 pub struct SlackBridge {
     ops: Operations,
-    conditions: HealthRegistry,
+    registry: HealthRegistry,
 }
 
 impl std::fmt::Debug for SlackBridge {
@@ -64,11 +65,11 @@ impl std::fmt::Debug for SlackBridge {
 }
 
 impl SlackBridge {
-    pub fn new(ops: Operations, conditions: HealthRegistry) -> Self {
-        Self { ops, conditions }
+    pub fn new(ops: Operations, registry: HealthRegistry) -> Self {
+        Self { ops, registry }
     }
 
-    /// Until `closing`. Comes back at once if Slack is off.
+    /// Runs until `closing`. Returns immediately if Slack is off.
     pub async fn run(self, closing: CancellationToken) {
         let config = self.ops.supervisor().config();
         if config.slack.channel.is_none() {
@@ -80,17 +81,17 @@ impl SlackBridge {
         let web = match web {
             Ok(web) => Arc::new(web),
             Err(why) => {
-                tracing::error!(why, "Slack is configured and cannot be used; everything else works");
-                let figures = vec![("connected", connection_health::CONNECTED, 0)];
-                self.conditions.set("slack", BridgeHealth { status: why, metrics: figures });
+                tracing::error!(why, "the Slack bridge is not running; fix its configuration and restart");
+                let metrics = vec![("connected", connection_health::CONNECTED, 0)];
+                self.registry.set("slack", BridgeHealth { status: why, metrics });
                 return;
             }
         };
         let (store, bell) = (self.ops.store().clone(), self.ops.bell().clone());
-        let (link, access) = (ConnectionHealth::new(&self.conditions), SlackAccess::new(self.ops));
+        let (health, access) = (ConnectionHealth::new(&self.registry), SlackAccess::new(self.ops));
         let (outgoing, incoming) = (Arc::new(Notify::new()), Arc::new(Notify::new()));
         let tasks = TaskTracker::new();
-        let actor = InteractionHandler::new(
+        let handler = InteractionHandler::new(
             access.clone(),
             store.clone(),
             Arc::clone(&web),
@@ -101,63 +102,63 @@ impl SlackBridge {
         let socket = SocketModeClient {
             web: Arc::clone(&web),
             store: store.clone(),
-            link: link.clone(),
+            health: health.clone(),
             inbox: Arc::clone(&incoming),
             reconnect_seconds: config.slack.reconnect_seconds,
             greeted: Arc::new(Mutex::default()),
         };
-        let teller = CardPublisher {
+        let publisher = CardPublisher {
             access: access.clone(),
             store: store.clone(),
             bell,
             outbox: Arc::clone(&outgoing),
             homes: Arc::default(),
         };
-        let homes = Arc::clone(&teller.homes);
-        tasks.spawn(refresh(actor.clone(), homes, closing.clone()));
-        tasks.spawn(identify_bot(Arc::clone(&web), link.clone(), closing.clone()));
+        let homes = Arc::clone(&publisher.homes);
+        tasks.spawn(refresh_homes(handler.clone(), homes, closing.clone()));
+        tasks.spawn(identify_bot(Arc::clone(&web), health.clone(), closing.clone()));
         tasks.spawn(socket.run(closing.clone()));
-        tasks.spawn(EnvelopeInbox { store: store.clone(), actor, bell: incoming }.run(closing.clone()));
-        tasks.spawn(MessageSender { store, web, link, access, bell: outgoing }.run(closing.clone()));
-        tasks.spawn(teller.run(closing));
+        tasks.spawn(EnvelopeInbox { store: store.clone(), handler, bell: incoming }.run(closing.clone()));
+        tasks.spawn(MessageSender { store, web, health, access, bell: outgoing }.run(closing.clone()));
+        tasks.spawn(publisher.run(closing));
         tasks.close();
         tasks.wait().await;
     }
 }
 
-/// Says who we are there and what we may not do, once that is known.
-async fn identify_bot(web: Arc<WebApi>, link: ConnectionHealth, closing: CancellationToken) {
-    let looking = async {
+/// Logs our bot's identity and its missing scopes, once Slack has answered.
+async fn identify_bot(web: Arc<WebApi>, health: ConnectionHealth, closing: CancellationToken) {
+    let identifying = async {
         loop {
             match web.identify().await {
                 Ok(who) => {
-                    tracing::info!(team = who.team, bot = who.user, id = who.user_id, "Slack knows us");
+                    tracing::info!(team = who.team, bot = who.user, id = who.user_id, "identified at Slack");
                     let missing = who.missing();
                     for (scope, what) in &missing {
                         tracing::warn!(scope, "the Slack app lacks a scope, {what}");
                     }
                     let scopes: Vec<&str> = missing.iter().map(|(scope, _)| *scope).collect();
-                    link.set_missing_scopes((!scopes.is_empty()).then(|| scopes.join(", ")));
-                    link.record_identified();
+                    health.set_missing_scopes((!scopes.is_empty()).then(|| scopes.join(", ")));
+                    health.record_identified();
                     return;
                 }
                 Err(trouble) => {
-                    tracing::warn!(%trouble, advice = trouble.advice(), "Slack does not say who we are");
-                    link.record_failure(connection_health::WHO, &trouble);
+                    tracing::warn!(%trouble, advice = trouble.advice(), "cannot identify our bot at Slack; retrying");
+                    health.record_failure(connection_health::WHO, &trouble);
                 }
             }
-            tokio::time::sleep(LOOK_AGAIN).await;
+            tokio::time::sleep(IDENTIFY_RETRY).await;
         }
     };
-    closing.run_until_cancelled(looking).await;
+    closing.run_until_cancelled(identifying).await;
 }
 
-/// Homes that people look at are kept up to date.
-async fn refresh(actor: InteractionHandler, bell: Arc<Notify>, closing: CancellationToken) {
+/// Updates the home tabs of people who have opened theirs lately.
+async fn refresh_homes(handler: InteractionHandler, bell: Arc<Notify>, closing: CancellationToken) {
     let refreshing = async {
         loop {
             bell.notified().await;
-            actor.refresh_homes();
+            handler.refresh_homes();
         }
     };
     closing.run_until_cancelled(refreshing).await;

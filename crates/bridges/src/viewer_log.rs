@@ -1,8 +1,8 @@
-//! The log as viewers may read it: without secrets, also without those that an agent streams in pieces.
+//! The log as viewers may read it: without secrets, including secrets that an agent streams in pieces.
 //!
-//! A streamed message is a run of `…_chunk` updates of one kind in one session; updates about other things may stand between
-//! them. Its events are held until their text is settled (see [`PieceRedactor`]), and given out in their order. Other
-//! sessions do not wait for them: so a reader of several sessions gets the events of each in order, and resumes from
+//! A streamed message is a run of `…_chunk` updates of one kind in one session; updates about other things may come
+//! between them. Its events are held until their text is settled (see [`PieceRedactor`]), and released in their order.
+//! Other sessions do not wait: a reader of several sessions gets the events of each in order, and resumes from
 //! [`ViewerLog::resume_point`]. Any other event of the session ends the message.
 
 use std::borrow::Cow;
@@ -16,28 +16,28 @@ use intercom_store::{Store, StoreError};
 use intercom_types::fold::{FoldEffect, fold};
 use intercom_types::{EventKind, Json, LoggedEvent, SessionId};
 
-/// Events that are read at once, around a page or before a stream.
+/// The limit on events per read, around a page or before a stream.
 const BATCH: usize = 200;
-/// Events of a message that are looked at before or behind a page at most; a private key in tiny pieces has fewer.
+/// The limit on examined events of a message before or after a page; a private key in tiny pieces has fewer.
 const MAX_AROUND: usize = 4000;
-/// Sessions whose streams are known at most. Beyond it their messages are looked up again.
+/// The limit on remembered sessions. Beyond it, the beginnings of their messages are looked up again.
 const MAX_KNOWN: usize = 10_000;
 
-/// Updates that come between the words of a message, besides the asides of `fold`.
+/// Updates that may come between the pieces of a message, besides the asides of `fold`.
 const ASIDES: &[&str] = &["plan", "plan_update"];
 
 /// The relation of an event to a streamed message.
 #[derive(Debug, PartialEq, Eq)]
 enum StreamedPart {
-    /// One piece of a message of this kind, with the id of the message where the agent gives it.
+    /// A piece of a message of this kind, with the message's id if the agent gives one.
     Piece { kind: String, id: Option<String>, text: String },
-    /// Neither a part nor the end of it.
+    /// Neither a piece nor the end of a message.
     Aside,
-    /// The end of it.
+    /// The end of a message.
     Other,
 }
 
-/// One session's message, while it is streamed.
+/// The message that a session is streaming.
 #[derive(Debug, Default)]
 struct StreamedMessage {
     kind: String,
@@ -46,7 +46,7 @@ struct StreamedMessage {
     held: VecDeque<(LoggedEvent, bool)>,
 }
 
-/// The log of any number of sessions, event by event.
+/// The redacting filter of a log of any number of sessions, event by event.
 #[derive(Debug, Default)]
 pub(crate) struct ViewerLog {
     messages: HashMap<SessionId, StreamedMessage>,
@@ -55,8 +55,8 @@ pub(crate) struct ViewerLog {
 }
 
 impl ViewerLog {
-    /// Takes the next event of a session; what may be shown by now goes to `out`. A session that is new to this log may be in
-    /// the middle of a message: its beginning is looked up.
+    /// Takes the next event of a session and appends all released events to `out`. A session that is new to this filter
+    /// may be in the middle of a message: the beginning is looked up.
     pub(crate) async fn push(
         &mut self,
         store: &Store,
@@ -74,7 +74,7 @@ impl ViewerLog {
             let message = self.messages.entry(event.session).or_default();
             message.kind.clone_from(kind);
             message.id.clone_from(id);
-            // Nobody waits for these: they were before.
+            // Events from before the position of the reader: they only prime the redactor.
             for text in earlier {
                 message.pieces.push(&text);
             }
@@ -85,7 +85,8 @@ impl ViewerLog {
     }
 
     fn take(&mut self, event: LoggedEvent, part: StreamedPart, out: &mut Vec<LoggedEvent>) {
-        // It does not tell whether a message is being streamed.
+        // An aside does not show whether a message is being streamed: the session stays unknown, so that the beginning
+        // of its message is looked up with the next piece.
         if part == StreamedPart::Aside && !self.messages.contains_key(&event.session) {
             return out.push(redacted(event));
         }
@@ -93,7 +94,7 @@ impl ViewerLog {
         let message = self.messages.entry(event.session).or_default();
         match part {
             StreamedPart::Piece { kind, id, text } => {
-                // What follows a secret in the next message must not make it look like something else.
+                // Text of the next message must not change how the end of this one is redacted.
                 if message.kind != kind || differ(message.id.as_deref(), id.as_deref()) {
                     message.finish(out);
                     message.kind = kind;
@@ -129,7 +130,7 @@ impl ViewerLog {
         !self.held.is_empty()
     }
 
-    /// Shows what is held as far as that may be shown, and forgets the rest.
+    /// Releases held events as far as they are settled, and forgets the rest.
     pub(crate) fn release_all(&mut self, out: &mut Vec<LoggedEvent>) {
         for message in self.messages.values_mut() {
             let texts = message.pieces.release_unsettled();
@@ -139,8 +140,8 @@ impl ViewerLog {
         self.held.clear();
     }
 
-    /// A page of the log. What is held at its end, because the rest of its message is not there yet, is left out: a reader
-    /// that goes on behind the page finds it later.
+    /// Returns a page of the log. Events that are held at its end, because the rest of their message does not exist
+    /// yet, are omitted: a reader that continues after the page gets them later.
     pub(crate) async fn page(
         store: &Store,
         session: Option<SessionId>,
@@ -179,7 +180,7 @@ impl StreamedMessage {
         self.id = None;
     }
 
-    /// Events whose pieces have these texts, and what stands between them.
+    /// Returns the held events with these texts in their pieces, and the events between them unchanged.
     fn release(&mut self, texts: Vec<String>, out: &mut Vec<LoggedEvent>) {
         let mut texts = texts.into_iter();
         while let Some((event, is_piece)) = self.held.pop_front() {
@@ -195,7 +196,7 @@ impl StreamedMessage {
     }
 }
 
-/// The texts of a message before this event, oldest first.
+/// Returns the texts of a message before this event, oldest first.
 async fn beginning(
     store: &Store,
     event: &LoggedEvent,
@@ -234,7 +235,7 @@ async fn beginning(
     Ok(texts)
 }
 
-/// Tells whether two pieces are of different messages by the ids that the agent gives.
+/// Returns true if the ids that the agent gives show two pieces to be of different messages.
 fn differ(id: Option<&str>, other: Option<&str>) -> bool {
     id.zip(other).is_some_and(|(id, other)| id != other)
 }
@@ -264,7 +265,8 @@ fn part(event: &LoggedEvent) -> StreamedPart {
     if event.known_kind() == Some(EventKind::Heartbeat) {
         return StreamedPart::Aside;
     }
-    // Readers join the pieces of a message across every aside of `fold`: what is none there must be none here.
+    // Readers join the pieces of a message across the asides of `fold`, so the two sets must be the same: a secret
+    // could otherwise be joined that was redacted in two halves.
     let fold = fold(&event.event());
     if fold == FoldEffect::Aside {
         return StreamedPart::Aside;
@@ -280,7 +282,7 @@ fn part(event: &LoggedEvent) -> StreamedPart {
     let FoldEffect::Chunk(chunk) = fold else { return StreamedPart::Other };
     match content.and_then(text_of).and_then(|raw| serde_json::from_str(raw.get()).ok()) {
         Some(text) => StreamedPart::Piece { kind: kind.into_owned(), id: chunk.message, text },
-        // An image, or nothing at all, between two words.
+        // An image or nothing, between two pieces of text.
         None => StreamedPart::Aside,
     }
 }
@@ -289,7 +291,7 @@ fn text_of(content: &RawValue) -> Option<&RawValue> {
     serde_json::from_str::<StreamedContent<'_>>(content.get()).ok().map(|content| content.text)
 }
 
-/// An event that stands for itself.
+/// Returns an event redacted on its own.
 pub(crate) fn redacted(mut event: LoggedEvent) -> LoggedEvent {
     if let Cow::Owned(without) = redact_json(event.data.as_str()).text {
         event.data = Json::trusted(without);
@@ -297,7 +299,7 @@ pub(crate) fn redacted(mut event: LoggedEvent) -> LoggedEvent {
     event
 }
 
-/// A piece with its redacted text. All else in it is redacted by itself.
+/// Returns a piece with its redacted text; its other fields are redacted on their own.
 fn with_text(event: LoggedEvent, text: &str) -> LoggedEvent {
     let Some(empty) = put_text(event.data.as_str(), "") else { return redacted(event) };
     let event = redacted(LoggedEvent { data: Json::trusted(empty), ..event });
@@ -307,7 +309,7 @@ fn with_text(event: LoggedEvent, text: &str) -> LoggedEvent {
     }
 }
 
-/// The same data with another text.
+/// Returns the same data with another text.
 fn put_text(data: &str, text: &str) -> Option<String> {
     let raw = serde_json::from_str::<StreamedData<'_>>(data).ok()?.update?.content.and_then(text_of)?.get();
     let start = (raw.as_ptr() as usize).checked_sub(data.as_ptr() as usize)?;

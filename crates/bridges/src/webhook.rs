@@ -1,7 +1,7 @@
 //! Pending requests and decisions, sent to a URL: signed, in order, retried until accepted.
 //!
-//! The log is the outbox: a cursor in the store says how far it was told. A restart goes on from there, so that
-//! everything is told at least once; `Intercom-Delivery` is the same when it is told again.
+//! The log is the outbox: a cursor in the store has the position of the last delivered event. A restart continues from
+//! there, so that every event is delivered at least once; a repeated delivery has the same `Intercom-Delivery`.
 
 use std::path::Path;
 use std::time::Duration;
@@ -30,7 +30,7 @@ use intercom_types::{EventKind, Json, LoggedEvent, SessionId, Time, hex};
 const CURSOR: &str = "webhook";
 /// The kind of a message that carries the head of the audit chain.
 const AUDIT_HEAD: &str = "audit.head";
-/// Events that people want to hear of when they are not looking.
+/// The events that are delivered: those that people want to know of while they are away.
 const KINDS: &[EventKind] = &[
     EventKind::ClearanceRequested,
     EventKind::ClearanceApproved,
@@ -54,10 +54,10 @@ const BATCH: usize = 200;
 const TIMEOUT: Duration = Duration::from_secs(10);
 const FIRST_RETRY: Duration = Duration::from_secs(1);
 const LAST_RETRY: Duration = Duration::from_mins(5);
-/// An answer is only looked at for its status.
+/// The size limit of an answer, of which only the status matters.
 const MAX_ANSWER: usize = 64 * 1024;
 
-/// Tells one URL.
+/// The webhook of one URL.
 pub struct WebhookSender {
     url: RemoteUrl,
     key: hmac::Key,
@@ -86,13 +86,13 @@ struct WebhookEvent<'a> {
 /// The outcome of one delivery.
 enum WebhookOutcome {
     Accepted,
-    /// It will never be taken.
+    /// The receiver refused it for good.
     Refused(u16),
     Retry(String),
 }
 
 impl WebhookSender {
-    /// `None` if none is configured.
+    /// Creates the webhook; `None` if none is configured.
     pub fn open(config: &config::Config, store: Store, bell: Bell) -> anyhow::Result<Option<Self>> {
         let (settings, sends_heads) = (&config.webhook, config.audit.webhook);
         let (Some(url), Some(file)) = (&settings.url, &settings.secret_file) else { return Ok(None) };
@@ -102,7 +102,7 @@ impl WebhookSender {
         Ok(Some(Self { url, key, store, bell, sends_heads }))
     }
 
-    /// Until `closing`.
+    /// Delivers until `closing`.
     pub async fn run(self, closing: CancellationToken) {
         let heads = async {
             if self.sends_heads {
@@ -112,9 +112,10 @@ impl WebhookSender {
         closing.run_until_cancelled(async { tokio::join!(self.deliver_all(), heads) }).await;
     }
 
-    /// Sends the newest head each time that it has moved. Heads in between are covered by it, so that nothing queues.
+    /// Sends the newest head of the audit chain whenever it has moved. It covers the heads before it, so nothing
+    /// queues.
     async fn send_heads(&self, mut heads: watch::Receiver<Option<AuditHead>>) {
-        heads.mark_changed(); // the head that this daemon began with
+        heads.mark_changed(); // send the head of the daemon's start as well
         let mut wait = FIRST_RETRY;
         while heads.changed().await.is_ok() {
             let Some(AuditHead { n, hash }) = heads.borrow_and_update().clone() else { continue };
@@ -125,10 +126,14 @@ impl WebhookSender {
             match post.unwrap_or_else(|_| WebhookOutcome::Retry("no answer in time".to_owned())) {
                 WebhookOutcome::Accepted => wait = FIRST_RETRY,
                 WebhookOutcome::Refused(status) => {
-                    tracing::error!(row = n, status, "the webhook refused a head of the audit");
+                    tracing::error!(row = n, status, "the webhook refused a head of the audit chain");
                 }
                 WebhookOutcome::Retry(why) => {
-                    tracing::warn!(row = n, why, "the webhook is tried again in {wait:?}");
+                    tracing::warn!(
+                        row = n,
+                        why,
+                        "the webhook did not accept a delivery; retrying in {wait:?}"
+                    );
                     tokio::time::sleep(wait).await;
                     wait = (wait * 2).min(LAST_RETRY);
                     heads.mark_changed();
@@ -143,7 +148,7 @@ impl WebhookSender {
         let mut seq = loop {
             match self.begin(newest).await {
                 Ok(seq) => break seq,
-                Err(error) => tracing::warn!(%error, "the webhook's place in the log is not known yet"),
+                Err(error) => tracing::warn!(%error, "the position of the webhook cannot be read; retrying"),
             }
             tokio::time::sleep(FIRST_RETRY).await;
         };
@@ -165,18 +170,22 @@ impl WebhookSender {
                     self.remember(seq).await;
                 }
                 Ok(Err(LogCutoff { oldest })) => {
-                    tracing::warn!(after = seq, oldest, "retention was faster than the webhook");
+                    tracing::warn!(
+                        after = seq,
+                        oldest,
+                        "retention removed events before they were delivered"
+                    );
                     seq = oldest.saturating_sub(1);
                 }
                 Err(error) => {
-                    tracing::warn!(%error, "the webhook cannot read the log");
+                    tracing::warn!(%error, "the webhook cannot read the log; retrying");
                     tokio::time::sleep(FIRST_RETRY).await;
                 }
             }
         }
     }
 
-    /// Returns the start position: events from before the webhook was set up are not news.
+    /// Returns the start position. A new webhook starts at the newest event.
     async fn begin(&self, newest: u64) -> Result<u64, StoreError> {
         if let Some(seq) = self.store.cursor(CURSOR).await? {
             return Ok(seq);
@@ -187,14 +196,14 @@ impl WebhookSender {
 
     async fn remember(&self, seq: u64) {
         if let Err(error) = self.store.set_cursor(CURSOR, seq).await {
-            tracing::warn!(%error, "what the webhook has told will be told again after a restart");
+            tracing::warn!(%error, "the position of the webhook cannot be stored; a restart would repeat deliveries");
         }
     }
 
-    /// Comes back when it was taken, or never will be.
+    /// Delivers an event, with retries until it is accepted or refused for good.
     async fn deliver(&self, event: LoggedEvent) {
         let seq = event.seq;
-        // It leaves the machine. None of its kinds is a part of a streamed message.
+        // Redacted, because it leaves the machine. None of these kinds is a piece of a streamed message.
         let event = redacted(event);
         let LoggedEvent { session, at, kind, data, .. } = &event;
         let message = WebhookEvent { seq, session: *session, at: at.to_string(), kind, data };
@@ -209,11 +218,11 @@ impl WebhookSender {
                     return;
                 }
                 WebhookOutcome::Refused(status) => {
-                    tracing::error!(seq, status, "the webhook refused a message: it is not told again");
+                    tracing::error!(seq, status, "the webhook refused an event; it is not sent again");
                     return;
                 }
                 WebhookOutcome::Retry(why) => {
-                    tracing::warn!(seq, why, "the webhook is tried again in {wait:?}");
+                    tracing::warn!(seq, why, "the webhook did not accept a delivery; retrying in {wait:?}");
                 }
             }
             tokio::time::sleep(wait).await;
@@ -233,7 +242,7 @@ impl WebhookSender {
     async fn send(&self, delivery: &str, kind: &str, body: Bytes) -> anyhow::Result<u16> {
         let stream = self.url.connect(None).await?;
         let (mut sender, connection) = http1::handshake(TokioIo::new(stream)).await?;
-        let mut tasks = JoinSet::new(); // ended with us, however we end
+        let mut tasks = JoinSet::new(); // aborts the connection's task when this future is dropped
         tasks.spawn(connection);
         let request = Request::builder()
             .method(Method::POST)
@@ -247,11 +256,11 @@ impl WebhookSender {
             .body(Full::new(body))?;
         let response = sender.send_request(request).await?;
         let status = response.status().as_u16();
-        Limited::new(response.into_body(), MAX_ANSWER).collect().await.ok(); // its status is what counts
+        Limited::new(response.into_body(), MAX_ANSWER).collect().await.ok(); // only the status matters
         Ok(status)
     }
 
-    /// Over the time as well, so that an old message cannot be told again by somebody else.
+    /// Signs the time as well, so that nobody can replay an old delivery.
     fn sign(&self, now: Time, body: &[u8]) -> String {
         let seconds = now.millis() / 1000;
         let mut context = hmac::Context::with_key(&self.key);
@@ -267,7 +276,7 @@ fn read_secret(file: &Path) -> anyhow::Result<String> {
     let secret = text.trim().to_owned();
     anyhow::ensure!(
         secret.len() >= 16,
-        "[webhook] secret_file {}: 16 characters or more are needed",
+        "[webhook] secret_file {}: the secret needs at least 16 characters",
         file.display()
     );
     Ok(secret)

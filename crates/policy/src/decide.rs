@@ -4,7 +4,8 @@ use std::os::unix::ffi::OsStrExt;
 use std::path::Path;
 
 use super::later_run_files::LaterRunFile;
-use super::rule::{CompiledRule, Options, PathGlob, RiskLimit, RuleAction, Rules};
+use super::launch::Options;
+use super::rule::{CompiledRule, PathGlob, RiskLimit, RuleAction, Rules};
 use super::{ResolvedPath, ResolvedRequest, RiskAssessment, command, launch, words};
 use intercom_types::{Risk, Time};
 

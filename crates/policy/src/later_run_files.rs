@@ -2,7 +2,7 @@
 
 use std::path::{Path, PathBuf};
 
-use super::paths::locate;
+use super::location::locate;
 use super::programs::file_name;
 use super::risk::places::{holds_what_runs_later, runs_later};
 use super::shell::SimpleCommand;

@@ -1,10 +1,27 @@
 //! The programs that a command of plain words runs, read strictly: an allow rule must name them all.
 
+use serde::{Deserialize, Serialize};
+
 use super::git::is_plain_git;
 use super::harmless_table::{TABLE, holds};
 use super::programs::{self, LaunchMode, base, runs};
-use super::rule::Options;
 use super::{harmless, words};
+
+/// The options that may follow the words of an allow rule.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Options {
+    #[default]
+    Known,
+    Any,
+}
+
+impl Options {
+    #[expect(clippy::trivially_copy_pass_by_ref, reason = "serde calls it with a reference")]
+    pub(super) fn is_known(&self) -> bool {
+        *self == Self::Known
+    }
+}
 
 /// The maximum depth of wrappers within wrappers.
 const MAX_DEPTH: usize = 8;

@@ -33,6 +33,7 @@ mod harmless;
 mod harmless_table;
 mod later_run_files;
 mod launch;
+mod location;
 mod paths;
 mod preset;
 mod programs;
@@ -47,11 +48,12 @@ mod words;
 
 pub use contradiction::CONTRADICTION;
 pub use decide::{PolicyOutcome, PolicyRuling, RuleEvaluation, decide, explain};
+pub use launch::Options;
 pub use paths::resolve;
 pub use preset::{forbidden_by, forbids};
 pub use proposal::proposal;
 pub use risk::{RiskAssessment, assess};
-pub use rule::{BadRule, CommandEntry, Commands, Names, Options, RiskLimit, Rule, RuleAction, Rules};
+pub use rule::{BadRule, CommandEntry, Commands, Names, RiskLimit, Rule, RuleAction, Rules};
 pub use sentence::sentence;
 
 /// The kinds of tools of requests (those of ACP).

@@ -2,7 +2,8 @@
 
 use super::glob::literal;
 use super::harmless_table::TABLE;
-use super::rule::{CommandEntry, Commands, Names, Options, RiskLimit, Rule, RuleAction, Rules};
+use super::launch::Options;
+use super::rule::{CommandEntry, Commands, Names, RiskLimit, Rule, RuleAction, Rules};
 use super::{PolicyOutcome, ResolvedRequest, RiskAssessment, decide, launch};
 use intercom_types::{Risk, Time};
 

@@ -3,7 +3,8 @@
 use serde::{Deserialize, Serialize};
 
 use super::glob::Glob;
-use super::{TOOLS, launch, words};
+use super::launch::{self, Options};
+use super::{TOOLS, words};
 use intercom_types::{Risk, Time, parse_duration};
 
 /// A rule. All given criteria must hold; a list is a list of alternatives.
@@ -90,22 +91,6 @@ pub enum RuleAction {
     Allow,
     Deny,
     Ask,
-}
-
-/// The options that may follow the words of an allow rule.
-#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
-#[serde(rename_all = "snake_case")]
-pub enum Options {
-    #[default]
-    Known,
-    Any,
-}
-
-impl Options {
-    #[expect(clippy::trivially_copy_pass_by_ref, reason = "serde calls it with a reference")]
-    fn is_known(&self) -> bool {
-        *self == Self::Known
-    }
 }
 
 /// A string or a list of strings.

@@ -1,6 +1,7 @@
 //! Rules as sentences for people.
 
-use super::rule::{CommandEntry, Commands, Names, Options, RiskLimit, Rule, RuleAction};
+use super::launch::Options;
+use super::rule::{CommandEntry, Commands, Names, RiskLimit, Rule, RuleAction};
 
 /// Describes a rule in a sentence.
 pub fn sentence(rule: &Rule) -> String {

@@ -221,7 +221,7 @@ fn a_stall_has_one_card_that_climbs_with_the_ladder() {
     assert!(kill["confirm"].is_object(), "{kill}");
     office.slack.click(ROOT, &card, "kill");
     let over = office.card_when(&id, |card| buttons(card).is_empty());
-    assert!(shown(&over).to_lowercase().contains("over"), "{}", shown(&over));
+    assert!(shown(&over).to_lowercase().contains("resolved"), "{}", shown(&over));
     office.daemon.wait_for_end(&session);
 }
 

@@ -69,7 +69,10 @@ fn words_in_a_thread_are_commands_and_everything_else_is_a_prompt() {
     };
     let (first, second) = (titled("One"), titled("Two"));
     let several = say("approve").wait_ephemeral();
-    assert!(several.text.contains("Several wait") && several.text.contains(&first[..12]), "{several:?}");
+    assert!(
+        several.text.contains("Several clearances") && several.text.contains(&first[..12]),
+        "{several:?}"
+    );
     let named = format!("<@{BOT_USER}> approve {}", &first[..12]);
     reacted(&office, &say(&named).ts, "white_check_mark");
     assert!(!pending(&office, &first));
@@ -77,7 +80,7 @@ fn words_in_a_thread_are_commands_and_everything_else_is_a_prompt() {
     let (_, body) = office.daemon.get(&format!("/api/v1/clearances/{second}"));
     assert_eq!((&body["status"], &body["reason"]), (&json!("denied"), &json!("it breaks & burns")));
     let nothing = say("approve").wait_ephemeral();
-    assert!(nothing.text.contains("Nothing waits"), "{nothing:?}");
+    assert!(nothing.text.contains("No clearance is pending"), "{nothing:?}");
     // Now that nothing waits, it is a sentence like any other.
     let prompt = say("status:deny everything");
     reacted(&office, &prompt.ts, "white_check_mark");
@@ -133,10 +136,10 @@ fn slash_commands_are_answered_privately() {
     office.daemon.wait_status(&session, "again");
     assert!(slash(ANA, &format!("nudge {}", &session[..12])).contains("Nudged"));
     assert!(slash(ANA, &format!("status {session}")).contains("work") || !session.is_empty());
-    assert!(slash(ANA, "clearances").contains("Nothing waits"));
+    assert!(slash(ANA, "clearances").contains("No clearance is pending"));
     assert!(slash(ANA, "policy").contains("no rules"));
     assert!(slash(ANA, "whoami").contains("ana, approver"));
-    assert!(slash(ANA, "dance").contains("not known"));
+    assert!(slash(ANA, "dance").contains("is not a command"));
     assert!(slash(ANA, "status nothing-like-it").contains("no session"));
     assert!(slash(ROOT, "start nobody x").contains("nobody"));
     assert!(slash(ANA, &format!("stop {session}")).contains("Stopped"));
@@ -198,7 +201,7 @@ fn a_form_that_does_not_open_says_what_to_type_instead() {
     assert!(told.text.contains("deny &lt;reason&gt;"), "{told:?}");
     office.slack.fail("views.open", Fault::Error("expired_trigger_id"), 1);
     let told = office.slack.click(ANA, &card, "details").wait_ephemeral();
-    assert!(told.blocks.to_string().contains("What the rules say"), "{told:?}");
+    assert!(told.blocks.to_string().contains("*Rules*"), "{told:?}");
     office.slack.say(ANA, CHANNEL, card.thread_ts.as_deref(), "deny no forms today");
     assert_eq!(answered(&office, &session)["params"]["reason"], "no forms today");
 }

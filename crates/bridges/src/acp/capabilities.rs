@@ -1,4 +1,4 @@
-//! Offers to a client: our capabilities, and the settings of a session. Pure.
+//! The capabilities that a client is offered: ours at the handshake, and the settings of a session. Pure.
 
 use serde::Deserialize;
 use serde_json::{Map, Value, json};
@@ -6,7 +6,7 @@ use serde_json::{Map, Value, json};
 use intercom_daemon::ops::AgentView;
 use intercom_types::{Controls, Session};
 
-/// A profile.
+/// An agent profile that new sessions can use.
 #[derive(Debug, Clone, Deserialize)]
 pub(super) struct OfferedProfile {
     pub(super) name: String,
@@ -15,7 +15,7 @@ pub(super) struct OfferedProfile {
     pub(super) description: Option<String>,
     #[serde(default)]
     pub(super) availability: Option<String>,
-    /// The answers of one of its agents when it was ready, `{initialize, session}`.
+    /// The answers that an agent of this profile gave at its start, `{initialize, session}`.
     #[serde(default)]
     pub(super) known: Option<Value>,
 }
@@ -28,24 +28,26 @@ impl From<AgentView> for OfferedProfile {
     }
 }
 
-/// Our own options stand beside those of the agent.
+/// Our own options, listed with those of the agent.
 pub(super) const AGENT: &str = "intercom.agent";
 pub(super) const POLICY: &str = "intercom.policy";
 /// The category of options that no other client should interpret.
 const CATEGORY: &str = "_intercom";
 
-/// Name, title, what it means.
+/// The presets: id, name, description.
 pub(super) const PRESETS: [(&str, &str, &str); 4] = [
-    ("full", "Full Access", "Everything that the rules allow or somebody approves"),
-    ("read-only", "Read-Only", "Whatever writes or runs something is denied"),
-    ("safe", "Safe Mode", "What is of high or critical risk is denied"),
-    ("sandbox", "Sandbox Mode", "Every request for a file or a command of this machine is denied"),
+    ("full", "Full Access", "Allows everything that a rule or a person approves"),
+    ("read-only", "Read-Only", "Denies every request that writes or runs something"),
+    ("safe", "Safe Mode", "Denies requests of high or critical risk"),
+    ("sandbox", "Sandbox Mode", "Denies every request for a file or a command of this machine"),
 ];
 
-/// The answer to `initialize`. What an agent takes is known if one of its profile has run before.
+/// Returns the answer to `initialize`. The content that the agent accepts is known if an agent of its profile has run
+/// before.
 pub(super) fn initialized(known: Option<&Value>) -> Value {
-    let told = |name: &str| known.and_then(|known| known.pointer(&format!("/agentCapabilities/{name}")));
-    let flag = |name: &str| told(name).and_then(Value::as_bool).unwrap_or(false);
+    let capability =
+        |name: &str| known.and_then(|known| known.pointer(&format!("/agentCapabilities/{name}")));
+    let flag = |name: &str| capability(name).and_then(Value::as_bool).unwrap_or(false);
     json!({
         "protocolVersion": 1,
         "agentCapabilities": {
@@ -53,7 +55,7 @@ pub(super) fn initialized(known: Option<&Value>) -> Value {
             "promptCapabilities": {
                 "image": flag("promptCapabilities/image"),
                 "audio": flag("promptCapabilities/audio"),
-                // What an agent cannot take that way it is told in words.
+                // For an agent that does not support it, we convert it to text.
                 "embeddedContext": true,
             },
             "mcpCapabilities": { "http": flag("mcpCapabilities/http"), "sse": flag("mcpCapabilities/sse") },
@@ -69,12 +71,12 @@ pub(super) fn initialized(known: Option<&Value>) -> Value {
 /// Returns the settings of a session: those of its agent, with their current values, and ours.
 pub(super) fn opened(
     seen: &Session,
-    told: Option<&Value>,
+    agent_info: Option<&Value>,
     profiles: &[OfferedProfile],
 ) -> Map<String, Value> {
-    let mut opened = told.and_then(Value::as_object).cloned().unwrap_or_default();
+    let mut opened = agent_info.and_then(Value::as_object).cloned().unwrap_or_default();
     opened.remove("sessionId");
-    if let Some(modes) = modes(seen, told) {
+    if let Some(modes) = modes(seen, agent_info) {
         opened.insert("modes".to_owned(), modes);
     }
     if let Some(model) = seen.controls.as_ref().and_then(|controls| controls.model.clone())
@@ -82,14 +84,14 @@ pub(super) fn opened(
     {
         models.insert("currentModelId".to_owned(), model.into());
     }
-    opened.insert("configOptions".to_owned(), options(seen, told, profiles));
+    opened.insert("configOptions".to_owned(), options(seen, agent_info, profiles));
     opened
 }
 
-/// The agent's own, or ours where it has none.
-fn modes(seen: &Session, told: Option<&Value>) -> Option<Value> {
-    let theirs = told
-        .and_then(|told| told.get("modes"))
+/// Returns the agent's own modes, or our presets if it has none.
+fn modes(seen: &Session, agent_info: Option<&Value>) -> Option<Value> {
+    let theirs = agent_info
+        .and_then(|agent_info| agent_info.get("modes"))
         .filter(|modes| modes["availableModes"].as_array().is_some_and(|modes| !modes.is_empty()));
     if let Some(theirs) = theirs {
         let mut modes = theirs.clone();
@@ -100,7 +102,7 @@ fn modes(seen: &Session, told: Option<&Value>) -> Option<Value> {
         }
         return Some(modes);
     }
-    if has_mode_option(&agents_options(seen, told)) {
+    if has_mode_option(&agents_options(seen, agent_info)) {
         return None;
     }
     let ours = PRESETS.map(|(id, name, about)| json!({ "id": id, "name": name, "description": about }));
@@ -108,23 +110,23 @@ fn modes(seen: &Session, told: Option<&Value>) -> Option<Value> {
 }
 
 /// Returns true if the modes that the client received are ours.
-pub(super) fn has_our_modes(seen: &Session, told: Option<&Value>) -> bool {
-    modes(seen, told).is_some_and(|modes| modes["availableModes"][0]["id"] == PRESETS[0].0)
+pub(super) fn has_our_modes(seen: &Session, agent_info: Option<&Value>) -> bool {
+    modes(seen, agent_info).is_some_and(|modes| modes["availableModes"][0]["id"] == PRESETS[0].0)
 }
 
 fn has_mode_option(options: &[Value]) -> bool {
     options.iter().any(|option| option["category"] == "mode")
 }
 
-fn agents_options(seen: &Session, told: Option<&Value>) -> Vec<Value> {
+fn agents_options(seen: &Session, agent_info: Option<&Value>) -> Vec<Value> {
     let now = seen.controls.as_ref().and_then(Controls::option_list);
-    let told = || told.and_then(|told| told.get("configOptions")?.as_array().cloned());
-    now.or_else(told).unwrap_or_default()
+    let initial = || agent_info.and_then(|agent_info| agent_info.get("configOptions")?.as_array().cloned());
+    now.or_else(initial).unwrap_or_default()
 }
 
-/// All of the options, the agent's and ours.
-pub(super) fn options(seen: &Session, told: Option<&Value>, profiles: &[OfferedProfile]) -> Value {
-    let mut options = agents_options(seen, told);
+/// Returns the options of the agent and ours.
+pub(super) fn options(seen: &Session, agent_info: Option<&Value>, profiles: &[OfferedProfile]) -> Value {
+    let mut options = agents_options(seen, agent_info);
     options.extend(intercom_options(seen, profiles));
     Value::Array(options)
 }
@@ -133,11 +135,11 @@ fn preset(seen: &Session) -> &str {
     &seen.preset
 }
 
-/// The agent can be another one until it has begun.
+/// Returns our own options. The agent can be changed only before its process has started.
 fn intercom_options(seen: &Session, profiles: &[OfferedProfile]) -> Vec<Value> {
     let presets = PRESETS.map(|(id, name, about)| json!({ "value": id, "name": name, "description": about }));
     let policy = json!({
-        "id": POLICY, "name": "Policy", "description": "What intercom denies without asking anybody",
+        "id": POLICY, "name": "Policy", "description": "Requests that intercom denies without asking",
         "category": CATEGORY, "type": "select", "currentValue": preset(seen), "options": presets,
     });
     let Some(agent) = &seen.agent else { return vec![policy] };
@@ -152,22 +154,22 @@ fn intercom_options(seen: &Session, profiles: &[OfferedProfile]) -> Vec<Value> {
         })
         .collect();
     if offered.is_empty() {
-        offered.push(json!({ "value": agent, "name": agent })); // its profile has gone since
+        offered.push(json!({ "value": agent, "name": agent })); // its profile was removed from the configuration
     }
     let agent = json!({
-        "id": AGENT, "name": "Agent", "description": "Which agent intercom hosts; fixed once it has begun",
+        "id": AGENT, "name": "Agent", "description": "The agent of this session; fixed once it has started",
         "category": CATEGORY, "type": "select", "currentValue": agent, "options": offered,
     });
     vec![agent, policy]
 }
 
-/// One of the lines of `session/list`.
+/// Returns an entry of `session/list`.
 pub(super) fn listed(seen: &Session) -> Value {
     json!({
         "sessionId": seen.id.to_string(),
         "cwd": seen.workspace,
         "title": seen.title,
-        // By itself it would be a number of milliseconds, and the standard has a string.
+        // A time serialises as a number of milliseconds; the protocol wants a string.
         "updatedAt": seen.updated_at.map(|time| time.to_string()),
         "_meta": {
             "pending": seen.is_busy(),

@@ -8,7 +8,7 @@ use tokio::sync::mpsc;
 
 use super::capabilities::OfferedProfile;
 use super::client_requests;
-use super::feed::{FeedCommand, FeedOpening, ORDERS, SessionFeed};
+use super::feed::{FeedCommand, FeedOpening, MAX_COMMANDS, SessionFeed};
 use super::queue::ClientOutbox;
 use super::refusal::RpcRefusal;
 use super::{AcpBridge, ConnectOptions};
@@ -25,11 +25,11 @@ pub(super) struct ClientState {
     hello: OnceLock<InitializeParams>,
     /// Unanswered requests to the client, by request id; locked only for one lookup.
     pending_requests: Mutex<HashMap<String, (SessionId, client_requests::ClientRequestSubject)>>,
-    /// Its sessions; held for the moment of a look.
+    /// The commands of its feeds, by session; locked only for one lookup.
     feeds: Mutex<HashMap<SessionId, mpsc::Sender<FeedCommand>>>,
 }
 
-/// Counts the clients of a session for as long as it is held.
+/// Counts a client as attached to a session until it is dropped.
 #[derive(Debug)]
 pub(super) struct AttachGuard {
     acp: AcpBridge,
@@ -64,7 +64,7 @@ impl ClientState {
         let reads = ReadModel::new(acp.0.ops.clone(), who.by_acp());
         let hello = OnceLock::new();
         if options.connectionless {
-            hello.set(InitializeParams::default()).ok(); // it is new
+            hello.set(InitializeParams::default()).ok(); // the cell is new
         }
         Self {
             acp,
@@ -85,18 +85,17 @@ impl ClientState {
         &self.acp.0.ops
     }
 
-    /// The ledger as its person may see it.
+    /// The read model with the rights of the client's person.
     pub(super) fn reads(&self) -> &ReadModel {
         &self.reads
     }
 
-    /// The person that it belongs to.
+    /// The person that the client acts for.
     pub(super) fn caller(&self) -> &Caller {
         self.reads.caller()
     }
 
-    /// A session by its id. Clients are given ids and keep them: a prefix or a name that came to mean another one would be
-    /// somebody else's session.
+    /// Finds a session by its complete id. Clients store ids: a prefix or a name could mean another session later.
     pub(super) async fn session(&self, id: &str) -> Result<Session, RpcRefusal> {
         let no_session = || RpcRefusal::no_session(id);
         let known: SessionId = id.parse().map_err(|_| no_session())?;
@@ -118,12 +117,12 @@ impl ClientState {
         &self.outbox
     }
 
-    /// The first one counts; saying it again does no harm.
+    /// Stores the client's `initialize`. A second one is ignored.
     pub(super) fn set_hello(&self, hello: InitializeParams) {
-        self.hello.set(hello).ok(); // as above
+        self.hello.set(hello).ok(); // the first one counts
     }
 
-    pub(super) fn is_greeted(&self) -> bool {
+    pub(super) fn is_initialized(&self) -> bool {
         self.hello.get().is_some()
     }
 
@@ -132,41 +131,41 @@ impl ClientState {
     }
 
     /// Returns true if the client can receive requests.
-    pub(super) fn is_asked(&self) -> bool {
+    pub(super) fn accepts_requests(&self) -> bool {
         !self.options.connectionless
     }
 
     /// Returns the refusal with the codes that this client expects.
     pub(super) fn adapt_refusal(&self, refusal: RpcRefusal) -> RpcRefusal {
-        if self.options.connectionless { refusal.in_old_words() } else { refusal }
+        if self.options.connectionless { refusal.with_legacy_codes() } else { refusal }
     }
 
-    /// `false` if it is being asked already.
+    /// Records a request to the client; `false` if the client has it already.
     pub(super) fn add_request(
         &self,
         id: &str,
         session: SessionId,
         about: client_requests::ClientRequestSubject,
     ) -> bool {
-        let mut asked = self.lock_requests();
-        let news = !asked.contains_key(id);
-        if news {
-            asked.insert(id.to_owned(), (session, about));
+        let mut pending = self.lock_requests();
+        let is_new = !pending.contains_key(id);
+        if is_new {
+            pending.insert(id.to_owned(), (session, about));
         }
-        news
+        is_new
     }
 
-    /// It has answered, or need not any more.
+    /// Removes a request that was answered or decided elsewhere.
     pub(super) fn take_request(&self, id: &str) -> Option<client_requests::ClientRequestSubject> {
         self.lock_requests().remove(id).map(|(_, about)| about)
     }
 
-    /// It need not answer anything about this session any more.
+    /// Removes all requests of a session and returns their ids, to be cancelled.
     pub(super) fn withdraw(&self, session: SessionId) -> Vec<String> {
-        let mut asked = self.lock_requests();
-        let of = asked.iter().filter(|(_, (of, _))| *of == session).map(|(id, _)| id.clone());
+        let mut pending = self.lock_requests();
+        let of = pending.iter().filter(|(_, (of, _))| *of == session).map(|(id, _)| id.clone());
         let ids: Vec<String> = of.collect();
-        asked.retain(|_, (of, _)| *of != session);
+        pending.retain(|_, (of, _)| *of != session);
         ids
     }
 
@@ -181,50 +180,50 @@ impl ClientState {
     }
 
     pub(super) fn feed(&self, session: SessionId) -> Option<mpsc::Sender<FeedCommand>> {
-        self.feeds().get(&session).filter(|orders| !orders.is_closed()).cloned()
+        self.feeds().get(&session).filter(|commands| !commands.is_closed()).cloned()
     }
 
     pub(super) fn sessions(&self) -> Vec<SessionId> {
         self.feeds().keys().copied().collect()
     }
 
-    /// It is not told of this session any more.
+    /// Detaches the client from a session and returns the feed, to be finished.
     pub(super) fn forget(&self, session: SessionId) -> Option<mpsc::Sender<FeedCommand>> {
         self.feeds().remove(&session)
     }
 
-    /// The same, unless it is being told anew.
+    /// Removes the ended feed of a session. A new feed, attached meanwhile, stays.
     pub(super) fn forget_ended(&self, session: SessionId) {
-        self.feeds().retain(|known, orders| *known != session || !orders.is_closed());
+        self.feeds().retain(|known, commands| *known != session || !commands.is_closed());
     }
 
-    /// From now on it is told of this session; it was not before.
+    /// Attaches the client to a session: starts the feed and returns the sender of its commands.
     pub(super) fn attach(
         self: &Arc<Self>,
         seen: &Session,
         opening: FeedOpening,
     ) -> mpsc::Sender<FeedCommand> {
-        let (to, orders) = mpsc::channel(ORDERS);
+        let (sender, commands) = mpsc::channel(MAX_COMMANDS);
         let mut feeds = self.feeds();
         let attached = AttachGuard::new(&self.acp, seen.id);
-        let feed = SessionFeed::new(Arc::clone(self), attached, seen.id, seen.is_acp(), orders);
-        feeds.insert(seen.id, to.clone());
+        let feed = SessionFeed::new(Arc::clone(self), attached, seen.id, seen.is_acp(), commands);
+        feeds.insert(seen.id, sender.clone());
         drop(feeds);
         self.acp.0.tasks.spawn(feed.run(opening));
-        to
+        sender
     }
 
-    /// It uses a session that it may not have started: that stays when the client that did leaves.
+    /// Records that this client uses the session, so that it stays when the client that started it leaves.
     pub(super) async fn keep_session(&self, session: SessionId) {
         self.acp.0.ops.supervisor().keep_session(session, self.caller().name.clone()).await;
     }
 
-    /// No feed outlives its client.
+    /// Ends all feeds by dropping their commands.
     pub(super) fn drop_feeds(&self) {
         self.feeds().clear();
     }
 
-    /// Returns the session's agent's ready message, or else an earlier one of an agent with the same profile.
+    /// Returns the ready message of the session's agent, or an earlier one of the same profile.
     async fn ready(&self, seen: &Session) -> Option<Value> {
         if !seen.is_acp() {
             return None;
@@ -232,12 +231,12 @@ impl ClientState {
         let newest = self.acp.0.ops.bell().listen().newest();
         let store = self.acp.0.ops.supervisor().store();
         let events = store.events_of(seen.id, &[EventKind::AgentReady], newest, 1).await.unwrap_or_default();
-        let told = events.last().and_then(|logged| match logged.event() {
+        let recorded = events.last().and_then(|logged| match logged.event() {
             Event::AgentReady(ready) => serde_json::from_str(ready.agent?.as_str()).ok(),
             _ => None,
         });
-        match (told, &seen.agent) {
-            (Some(told), _) => Some(told),
+        match (recorded, &seen.agent) {
+            (Some(recorded), _) => Some(recorded),
             (None, Some(agent)) => {
                 let profiles = self.profiles().await.ok()?;
                 profiles.into_iter().find(|profile| profile.name == *agent)?.known
@@ -260,8 +259,8 @@ impl ClientState {
             return takes;
         }
         let ready = self.ready(seen).await.unwrap_or_default();
-        let told = ready.pointer("/initialize/agentCapabilities/promptCapabilities");
-        let flag = |name: &str| told.and_then(|told| told.get(name)?.as_bool()).unwrap_or(false);
+        let accepted = ready.pointer("/initialize/agentCapabilities/promptCapabilities");
+        let flag = |name: &str| accepted.and_then(|kinds| kinds.get(name)?.as_bool()).unwrap_or(false);
         PromptCapabilities {
             image: flag("image"),
             audio: flag("audio"),

@@ -1,4 +1,4 @@
-//! Clearances and questions as requests to a client, and the meaning of its answers. Pure.
+//! Clearances and questions as requests to a client, and the decisions in its answers. Pure.
 
 use serde_json::{Value, json};
 
@@ -22,11 +22,11 @@ pub(super) struct ClientRequest {
 /// The subject of a request, kept until the answer arrives.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(super) enum ClientRequestSubject {
-    /// With the agent's own options.
+    /// A clearance with the agent's options; an empty list stands for ours.
     Clearance(Vec<Choice>),
-    /// With the options of ours.
+    /// A question with our options.
     Question,
-    /// With a form, of the agent's or of ours.
+    /// A question with a form, the agent's or ours.
     Form { ours: bool },
 }
 
@@ -35,11 +35,11 @@ pub(super) enum ClientRequestSubject {
 pub(super) enum ClientDecision {
     Clearance {
         decision: Decision,
-        /// Also to be allowed always, by a rule of ours.
+        /// True if a rule of ours should allow similar requests from now on.
         always: bool,
     },
     Question(QuestionAnswer),
-    /// Neither yes nor no: it stays open.
+    /// No decision: the request stays open.
     Nothing,
 }
 
@@ -49,7 +49,7 @@ const REJECT: &str = "reject_once";
 const CONTINUE: &str = "continue";
 const STOP: &str = "stop";
 
-/// The request to a client of this role that an event calls for, if it does.
+/// Returns the request that an event becomes for a client of this role, if any.
 pub(super) fn request_for(event: &Event, hosted: bool, forms: bool, role: Role) -> Option<ClientRequest> {
     match event {
         Event::ClearanceRequested(requested) if role >= Role::Approver => Some(clearance(requested)),
@@ -58,7 +58,7 @@ pub(super) fn request_for(event: &Event, hosted: bool, forms: bool, role: Role) 
     }
 }
 
-/// The id of the clearance or question that an event decides or closes.
+/// Returns the id of the clearance or question that an event decides or closes.
 pub(super) fn closed_by(event: &Event) -> Option<String> {
     Some(match event {
         Event::ClearanceDecided(decided) => decided.clearance.to_string(),
@@ -89,7 +89,7 @@ fn clearance(requested: &ClearanceRequested) -> ClientRequest {
     ClientRequest { id, method, params, about: ClientRequestSubject::Clearance(Vec::new()) }
 }
 
-/// An agent's own request as it came; only contradictions in it are put before its content, for people to see.
+/// Returns the agent's request unchanged, except that contradictions in it precede its content, where people see them.
 fn with_contradictions(params: Json, risk_why: &[String]) -> Json {
     let mut blocks: Vec<Value> =
         risk_why.iter().filter(|why| why.starts_with(CONTRADICTION)).map(|why| block(why)).collect();
@@ -107,7 +107,7 @@ fn block(text: &str) -> Value {
     json!({ "type": "content", "content": { "type": "text", "text": text } })
 }
 
-/// A clearance as a call of a tool.
+/// Returns a clearance as a tool call.
 pub(super) fn call(requested: &ClearanceRequested) -> Value {
     let ClearanceRequested { description, command, diff, file_path, more_paths, risk_why, .. } = requested;
     let contradictions = risk_why.iter().filter(|why| why.starts_with(CONTRADICTION));
@@ -142,10 +142,10 @@ fn question(asked: &QuestionAsked, hosted: bool, forms: bool) -> ClientRequest {
             "type": "object",
             "properties": {
                 "decision": {
-                    "type": "string", "title": "How to go on", "enum": ["continue", "refine", "stop"],
+                    "type": "string", "title": "Decision", "enum": ["continue", "refine", "stop"],
                     "default": "continue",
                 },
-                "instruction": { "type": "string", "title": "What to do instead, to refine" },
+                "instruction": { "type": "string", "title": "Instruction, if you refine" },
             },
             "required": ["decision"],
         });
@@ -165,7 +165,7 @@ fn question(asked: &QuestionAsked, hosted: bool, forms: bool) -> ClientRequest {
     ClientRequest { id, method: method::REQUEST_PERMISSION, params, about: ClientRequestSubject::Question }
 }
 
-/// Reads a client's answer. An unreadable answer decides nothing, and neither does an error.
+/// Reads a client's answer. An unreadable answer or an error decides nothing.
 pub(super) fn decided(about: &ClientRequestSubject, result: &str) -> ClientDecision {
     let result: Value = serde_json::from_str(result).unwrap_or_default();
     let selected = || {
@@ -203,7 +203,8 @@ fn chosen(choices: &[Choice], option: &str) -> ClientDecision {
         fitting.next().filter(|_| fitting.next().is_none())
     };
     match choice.kind.as_str() {
-        // The gate stays ours: the agent is told once, and a rule of ours says always.
+        // The agent gets "once", and a rule of ours allows the rest: if the agent stopped asking, nobody could revoke
+        // it.
         ALWAYS => match only(ALLOW) {
             Some(once) => ClientDecision::Clearance {
                 decision: Decision::with_option(Verdict::Approve, &once.id),

@@ -1,4 +1,5 @@
-//! One client, from its first message to its last: each request is answered once, notifications never.
+//! The connection of one client, from its first message to its last: each request is answered once, notifications
+//! never.
 
 use std::sync::Arc;
 
@@ -16,23 +17,23 @@ use intercom_wire::acp::client_request::{AcpClientRequest, OpenSessionParams};
 use intercom_wire::acp::method;
 use intercom_wire::jsonrpc::{self, InvalidRpcMessage, METHOD_NOT_FOUND, RpcMessage};
 
-/// Requests of one client that take their time; the next one waits.
-const AT_ONCE: usize = 64;
+/// The limit on concurrent slow requests of one client; the next one waits.
+const MAX_SLOW_REQUESTS: usize = 64;
 
-/// Until the client goes, is shown out, or the daemon ends.
+/// Runs until the client disconnects, its access ends, or the daemon stops.
 pub(super) async fn converse(
     acp: AcpBridge,
     who: Caller,
-    manner: ConnectOptions,
+    options: ConnectOptions,
     mut inbox: mpsc::Receiver<String>,
     outbox: ClientOutbox,
 ) {
-    let client = Arc::new(ClientState::new(acp.clone(), &who, manner, outbox.clone()));
+    let client = Arc::new(ClientState::new(acp.clone(), &who, options, outbox.clone()));
     let connection =
-        ClientConnection { client: Arc::clone(&client), slow: Arc::new(Semaphore::new(AT_ONCE)) };
+        ClientConnection { client: Arc::clone(&client), slow: Arc::new(Semaphore::new(MAX_SLOW_REQUESTS)) };
     let conversation = async {
         while let Some(text) = inbox.recv().await {
-            connection.hear(&text).await;
+            connection.receive(&text).await;
         }
     };
     tokio::select! {
@@ -43,11 +44,11 @@ pub(super) async fn converse(
     }
     if client.options().on_close == Some(OnClientLeft::Close) {
         for session in client.sessions() {
-            super::methods::close(&client, session).await.ok(); // nobody is there to be told
+            super::methods::close(&client, session).await.ok(); // the client is gone: nobody receives the error
         }
     }
     client.drop_feeds();
-    outbox.close(); // a feed may be in the middle of a long log
+    outbox.close(); // a feed may be in the middle of a long replay
 }
 
 struct ClientConnection {
@@ -56,22 +57,22 @@ struct ClientConnection {
 }
 
 impl ClientConnection {
-    async fn hear(&self, text: &str) {
+    async fn receive(&self, text: &str) {
         let unreadable =
-            |code, why: &str| self.say(jsonrpc::error_without_id(code, why), MessageMeta::default());
+            |code, why: &str| self.send_line(jsonrpc::error_without_id(code, why), MessageMeta::default());
         match jsonrpc::parse(text) {
             Err(InvalidRpcMessage::Malformed(why)) => {
                 unreadable(jsonrpc::PARSE_ERROR, &format!("malformed JSON: {why}")).await;
             }
-            Err(bad) => match jsonrpc::find_id(text) {
-                Some(id) => self.refuse(&id, "", None, RpcRefusal::request(bad.to_string())).await,
-                None => unreadable(jsonrpc::INVALID_REQUEST, &bad.to_string()).await,
+            Err(invalid) => match jsonrpc::find_id(text) {
+                Some(id) => self.refuse(&id, "", None, RpcRefusal::request(invalid.to_string())).await,
+                None => unreadable(jsonrpc::INVALID_REQUEST, &invalid.to_string()).await,
             },
             Ok(RpcMessage::Answer { id, result }) => {
                 self.handle_answer(id, result.map(|raw| raw.get().to_owned()).ok());
             }
             Ok(RpcMessage::Notification { method, params }) => {
-                if self.client.is_greeted() {
+                if self.client.is_initialized() {
                     self.handle_notification(AcpClientRequest::read(&method, params)).await;
                 }
             }
@@ -80,26 +81,26 @@ impl ClientConnection {
                     let wrong = RpcRefusal::request("`jsonrpc` must be \"2.0\"");
                     return self.refuse(&id, &method, None, wrong).await;
                 }
-                if !self.client.is_greeted() && method != method::INITIALIZE {
+                if !self.client.is_initialized() && method != method::INITIALIZE {
                     let early = RpcRefusal::request("`initialize` comes first");
                     return self.refuse(&id, &method, None, early).await;
                 }
                 match AcpClientRequest::read(&method, params) {
-                    Ok(asked) => self.handle_request(id, &method, asked).await,
+                    Ok(request) => self.handle_request(id, &method, request).await,
                     Err(why) => self.refuse(&id, &method, None, RpcRefusal::params(why)).await,
                 }
             }
         }
     }
 
-    async fn say(&self, line: String, about: MessageMeta) {
-        self.client.outbox().put(line, about).await.ok(); // who has gone is told nothing
+    async fn send_line(&self, line: String, about: MessageMeta) {
+        self.client.outbox().put(line, about).await.ok(); // the client may have disconnected
     }
 
     async fn refuse(&self, id: &RequestId, method: &str, session: Option<SessionId>, refusal: RpcRefusal) {
         let answers = Some((id.clone(), method.to_owned()));
         let about = MessageMeta { session, answers, seq: None };
-        self.say(self.client.adapt_refusal(refusal).line(id), about).await;
+        self.send_line(self.client.adapt_refusal(refusal).line(id), about).await;
     }
 
     async fn reply(
@@ -112,17 +113,18 @@ impl ClientConnection {
         match result {
             Ok(result) => {
                 let answers = Some((id.clone(), method.to_owned()));
-                self.say(jsonrpc::result(id, &result), MessageMeta { session, answers, seq: None }).await;
+                self.send_line(jsonrpc::result(id, &result), MessageMeta { session, answers, seq: None })
+                    .await;
             }
             Err(refusal) => self.refuse(id, method, session, refusal).await,
         }
     }
 
     /// A notification.
-    async fn handle_notification(&self, asked: Result<AcpClientRequest, String>) {
-        match asked {
+    async fn handle_notification(&self, request: Result<AcpClientRequest, String>) {
+        match request {
             Ok(AcpClientRequest::Cancel(which)) => {
-                self.order(&which.session_id, FeedCommand::Cancel { request: None }).await.ok(); // nobody asks
+                self.send_command(&which.session_id, FeedCommand::Cancel { request: None }).await.ok(); // nobody asks
             }
             Ok(AcpClientRequest::CancelRequest(cancelled)) => {
                 let Some(request) = cancelled.request() else { return };
@@ -132,15 +134,15 @@ impl ClientConnection {
                     }
                 }
             }
-            // Unknown notifications are for others.
+            // The protocol requires that unknown notifications are ignored.
             _ => {}
         }
     }
 
-    async fn handle_request(&self, id: RequestId, name: &str, asked: AcpClientRequest) {
-        match asked {
+    async fn handle_request(&self, id: RequestId, name: &str, request: AcpClientRequest) {
+        match request {
             AcpClientRequest::Initialize(hello) => {
-                tracing::debug!(client = hello.name, "an ACP client says hello");
+                tracing::debug!(client = hello.name, "an ACP client initialised its connection");
                 self.client.set_hello(hello);
                 let known = super::methods::known(&self.client).await;
                 let hello =
@@ -156,13 +158,13 @@ impl ClientConnection {
             AcpClientRequest::Resume(open) => self.open(id, name, open, false).await,
             AcpClientRequest::Prompt(prompt) => {
                 let known = prompt.meta.and_then(|meta| meta.intercom).and_then(|ours| ours.prompt);
-                let order = FeedCommand::Prompt { request: id.clone(), id: known, blocks: prompt.prompt };
-                self.order_for(id, name, &prompt.session_id, order).await;
+                let command = FeedCommand::Prompt { request: id.clone(), id: known, blocks: prompt.prompt };
+                self.send_command_or_refuse(id, name, &prompt.session_id, command).await;
             }
             AcpClientRequest::Cancel(which) => {
-                // A caller must have an answer also about a session that is not there.
-                let order = FeedCommand::Cancel { request: Some(id.clone()) };
-                if self.order(&which.session_id, order).await.is_err() {
+                // Sent as a request, it needs an answer even for an unknown session.
+                let command = FeedCommand::Cancel { request: Some(id.clone()) };
+                if self.send_command(&which.session_id, command).await.is_err() {
                     self.reply(&id, name, None, Ok(json!({}))).await;
                 }
             }
@@ -187,10 +189,10 @@ impl ClientConnection {
         }
     }
 
-    /// Handles requests that may take too long for others to wait for.
-    async fn handle_slow_request(&self, id: RequestId, name: &str, asked: AcpClientRequest) {
+    /// Handles a request that may take long, in a task of its own, so that later messages do not wait for it.
+    async fn handle_slow_request(&self, id: RequestId, name: &str, request: AcpClientRequest) {
         let client = &self.client;
-        match asked {
+        match request {
             AcpClientRequest::New(new) => match super::methods::begin(client, &new).await {
                 Ok((seen, result, history)) => {
                     let answers = Some((id.clone(), name.to_owned()));
@@ -198,7 +200,7 @@ impl ClientConnection {
                     let answer = (jsonrpc::result(&id, &result), about);
                     let options = result.get("configOptions").cloned();
                     match client.feed(seen.id) {
-                        // It is the one that the client was started for, asked for again.
+                        // A repeated `session/new` of a client that was started for one session.
                         Some(feed) => self.replay(&feed, answer).await,
                         None => {
                             drop(
@@ -230,7 +232,7 @@ impl ClientConnection {
         }
     }
 
-    /// Attaches to a session that is there.
+    /// Attaches to an existing session.
     async fn open(&self, id: RequestId, name: &str, open: OpenSessionParams, replay: bool) {
         if let Some(cwd) = open.cwd.as_deref().filter(|cwd| !cwd.starts_with('/')) {
             let wrong = RpcRefusal::params(format!("cwd `{cwd}` is not an absolute path"));
@@ -241,7 +243,7 @@ impl ClientConnection {
             Err(refusal) => return self.refuse(&id, name, None, refusal).await,
         };
         let mut result = super::methods::opened(&self.client, &seen).await;
-        // The protocol does not ask for its name here; the Python SDK does, over Streamable HTTP.
+        // The protocol does not require the id here; the Python SDK does, over Streamable HTTP.
         if self.client.options().streamable {
             result["sessionId"] = json!(seen.id.to_string());
         }
@@ -250,11 +252,11 @@ impl ClientConnection {
         let answer = (jsonrpc::result(&id, &result), about);
         match self.client.feed(seen.id) {
             Some(feed) if replay => self.replay(&feed, answer).await,
-            // It is attached: there is nothing more to resume.
-            Some(_) => self.say(answer.0, answer.1).await,
+            // Already attached: nothing to resume.
+            Some(_) => self.send_line(answer.0, answer.1).await,
             None => {
                 let after = open.meta.and_then(|meta| meta.intercom).and_then(|ours| ours.after);
-                // Whoever knows where it was has been here before.
+                // A client with a position was attached before, and has recorded its use of the session then.
                 if after.is_none() {
                     self.client.keep_session(seen.id).await;
                 }
@@ -271,11 +273,11 @@ impl ClientConnection {
         if let Err(mpsc::error::SendError(FeedCommand::Replay((line, about)))) =
             feed.send(FeedCommand::Replay(answer)).await
         {
-            self.say(line, about).await;
+            self.send_line(line, about).await;
         }
     }
 
-    /// Whoever speaks to a session is attached to it.
+    /// Returns the feed of a session; a client that addresses a session is attached to it.
     async fn feed_of(&self, session: &str) -> Result<mpsc::Sender<FeedCommand>, RpcRefusal> {
         let known = session.parse::<SessionId>().ok().and_then(|id| self.client.feed(id));
         if let Some(feed) = known {
@@ -287,22 +289,22 @@ impl ClientConnection {
         Ok(self.client.attach(&seen, opening))
     }
 
-    async fn order(&self, session: &str, order: FeedCommand) -> Result<(), RpcRefusal> {
+    async fn send_command(&self, session: &str, command: FeedCommand) -> Result<(), RpcRefusal> {
         let feed = self.feed_of(session).await?;
-        feed.send(order).await.map_err(|_| RpcRefusal::internal("the connection is closing"))
+        feed.send(command).await.map_err(|_| RpcRefusal::internal("the connection is closing"))
     }
 
-    async fn order_for(&self, id: RequestId, name: &str, session: &str, order: FeedCommand) {
-        if let Err(refusal) = self.order(session, order).await {
+    async fn send_command_or_refuse(&self, id: RequestId, name: &str, session: &str, command: FeedCommand) {
+        if let Err(refusal) = self.send_command(session, command).await {
             self.refuse(&id, name, None, refusal).await;
         }
     }
 
-    /// A session is closed, and deleted if that is wanted.
+    /// Closes a session, and deletes it if `delete` is set.
     async fn end(&self, id: RequestId, name: &str, session: &str, delete: bool) {
         let seen = match self.client.session(session).await {
             Ok(seen) => seen,
-            // Whoever deletes wants it gone, and it is.
+            // Deleting a session that does not exist succeeds.
             Err(refusal) if delete && refusal.is_no_session() => {
                 return self.reply(&id, name, None, Ok(json!({}))).await;
             }
@@ -327,14 +329,14 @@ impl ClientConnection {
                 if let Err(mpsc::error::SendError(FeedCommand::Finish(Some((line, about))))) =
                     feed.send(FeedCommand::Finish(Some(answer))).await
                 {
-                    self.say(line, about).await; // it has ended already
+                    self.send_line(line, about).await; // the feed has ended already
                 }
             }
-            None => self.say(answer.0, answer.1).await,
+            None => self.send_line(answer.0, answer.1).await,
         }
     }
 
-    /// An answer to what we asked. One that is an error, or that nobody waits for, decides nothing.
+    /// Handles an answer to one of our requests. An error, or an answer to no pending request, decides nothing.
     fn handle_answer(&self, id: Option<RequestId>, result: Option<String>) {
         let id: Option<String> = id.and_then(|id| serde_json::from_str(id.as_json()).ok());
         let Some((id, about)) = id.and_then(|id| self.client.take_request(&id).map(|about| (id, about)))

@@ -25,7 +25,7 @@ struct EmbeddedResource {
     blob: Option<String>,
 }
 
-/// The blocks as the agent is to get them.
+/// Returns the blocks in the form that the agent accepts.
 pub(super) fn fitted(
     blocks: &[Json],
     takes: PromptCapabilities,
@@ -52,7 +52,7 @@ pub(super) fn fitted(
             }
             sort @ ("image" | "audio") => {
                 if !(if sort == "image" { takes.image } else { takes.audio }) {
-                    return Err(wrong(format!("this agent takes no {sort}")));
+                    return Err(wrong(format!("this agent does not accept {sort}")));
                 }
                 attached += block.data.ok_or_else(|| needed("data"))?.len();
                 something = true;
@@ -63,13 +63,13 @@ pub(super) fn fitted(
                 something = true;
                 if !takes.embedded_context {
                     let words = resource.text.ok_or_else(|| {
-                        wrong("this agent takes no embedded files that are not text".to_owned())
+                        wrong("this agent does not accept embedded files that are not text".to_owned())
                     })?;
                     kept =
                         Json::of(&json!({ "type": "text", "text": format!("{}:\n{words}", resource.uri) }));
                 }
             }
-            // The agent may know it.
+            // An unknown type: the agent may know it.
             _ => {
                 attached += raw.as_str().len();
                 something = true;
@@ -125,8 +125,8 @@ mod tests {
             r#"[{"type":"text","text":"file:///a:\nA"}]"#
         );
         for (block, why) in [
-            (r#"{"type":"image","data":"x"}"#, "takes no image"),
-            (r#"{"type":"audio","data":"x"}"#, "takes no audio"),
+            (r#"{"type":"image","data":"x"}"#, "does not accept image"),
+            (r#"{"type":"audio","data":"x"}"#, "does not accept audio"),
             (r#"{"type":"resource","resource":{"uri":"u","blob":"x"}}"#, "not text"),
             (r#"{"type":"text"}"#, "`text` is missing"),
             (r#"{"text":"x"}"#, "`type` is missing"),

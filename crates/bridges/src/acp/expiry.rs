@@ -1,12 +1,12 @@
-//! Sessions that nobody needs. Editors open one for each window, and most windows are closed again; a tool that runs a single prompt
-//! leaves an agent behind.
+//! The expiry of unneeded sessions. Editors open a session for each window and close most windows again; a tool that
+//! runs a single prompt leaves an agent behind.
 //!
 //! ```text
-//!   never prompted, without a client           ends `unused_hours` after the last event
-//!   used by nobody but a client that has left  ends `close_grace_seconds` after that
-//!   started by a client, and nobody is there   ends `abandoned_hours` after the last client or person
+//!   never prompted, without a client          ends `unused_hours` after the last event
+//!   used only by a client that disconnected   ends `close_grace_seconds` after that
+//!   started by a client, without one now      ends `abandoned_hours` after the last client or person
 //! ```
-//! The last two end only at rest: no turn runs, and no clearance, question or prompt waits.
+//! The last two end only at rest: no turn runs, and no clearance, question or prompt is pending.
 
 use std::collections::BTreeSet;
 use std::time::Duration;
@@ -19,16 +19,16 @@ use intercom_daemon::session::CommandError::{Overloaded, Store};
 use intercom_store::{IdLookup, SessionScope, StoreError};
 use intercom_types::{EventKind, OnClientLeft, Phase, SessionId, SessionRecord, StopMode, Time};
 
-/// The longest time between two looks at all sessions, and at those that their client has left.
+/// The longest interval between checks of all sessions, and of those without their client.
 const LOOK: Duration = Duration::from_mins(10);
 const LOOK_AT_LEFT: Duration = Duration::from_secs(15);
-/// The shortest time between two looks.
+/// The shortest interval between checks.
 const SHORTEST: Duration = Duration::from_millis(100);
-/// Actors that the record names when a session ends for one of these reasons.
+/// The actors that the log records when a session ends for one of these reasons.
 const UNUSED: &str = "intercom, unused";
 const LEFT: &str = "intercom, left by its client";
 const ABANDONED: &str = "intercom, abandoned";
-/// Events that show that a person, or a client for one, was there.
+/// Events that show the presence of a person, or of a client that acts for one.
 const PRESENCE: &[EventKind] = &[
     EventKind::SessionAgentChanged,
     EventKind::SessionPresetChanged,
@@ -49,7 +49,7 @@ const PRESENCE: &[EventKind] = &[
 ];
 
 impl AcpBridge {
-    /// Until the daemon ends, and its clients with it.
+    /// Expires sessions until the daemon stops, and then waits for the tasks of the clients.
     pub async fn run_housekeeping(self) {
         let closing = self.0.closing.clone();
         closing.run_until_cancelled(self.run_expiry()).await;
@@ -76,7 +76,7 @@ impl AcpBridge {
         }
     }
 
-    /// Records which sessions have clients by now. Returns those without.
+    /// Records whether changed sessions have clients now. Returns those without.
     async fn record_changes(&self) -> Vec<SessionId> {
         let mut left = Vec::new();
         for session in self.take_changed() {
@@ -84,7 +84,7 @@ impl AcpBridge {
             if let Err(Overloaded | Store(StoreError::Unavailable(_))) =
                 self.0.ops.supervisor().record_clients(session, attached).await
             {
-                self.changed().insert(session); // at the next look
+                self.changed().insert(session); // retried with the next check
             }
             if !attached {
                 left.push(session);
@@ -93,7 +93,7 @@ impl AcpBridge {
         left
     }
 
-    /// The sessions of clients of an earlier daemon. They may come back.
+    /// Finds sessions of clients of an earlier daemon, which may reconnect.
     async fn find_left(&self) -> BTreeSet<SessionId> {
         let mut left = BTreeSet::new();
         for record in self.live().await {
@@ -101,7 +101,7 @@ impl AcpBridge {
                 continue;
             }
             if record.watch_state.left_at.is_none() {
-                self.changed().insert(record.id); // the first look records it
+                self.changed().insert(record.id); // the first check records it
             }
             left.insert(record.id);
         }
@@ -117,7 +117,7 @@ impl AcpBridge {
                     left.remove(&session);
                     continue;
                 }
-                Err(_) => continue, // the next look asks again
+                Err(_) => continue, // retried with the next check
             };
             let stays = record.watch_state.on_client_left != Some(OnClientLeft::Close)
                 || matches!(record.phase, Phase::Ended | Phase::Parked)
@@ -149,7 +149,7 @@ impl AcpBridge {
         }
     }
 
-    /// The log is asked only about those that may be.
+    /// Returns true if no person or client was present for this long. The log is read only for sessions at rest.
     async fn is_abandoned(&self, record: &SessionRecord, now: Time, after: Duration) -> bool {
         let long_ago = |at: Time| now.since(at) >= after;
         if !is_at_rest(record) || record.phase == Phase::Created || !left_at(record).is_some_and(long_ago) {
@@ -173,31 +173,31 @@ impl AcpBridge {
         }
     }
 
-    /// Beside everything else: an agent may take a while to end.
+    /// Stops a session in a task of its own: an agent may take a while to end.
     fn end(&self, session: SessionId, by: &'static str) {
         let supervisor = self.0.ops.supervisor().clone();
         self.0.tasks.spawn(async move {
             if let Err(error) = supervisor.stop(session, StopMode::Stop, by.to_owned()).await {
-                tracing::warn!(session.id = %session, %error, by, "a session that nobody needs could not be ended");
+                tracing::warn!(session.id = %session, %error, by, "an unneeded session could not be stopped");
             }
         });
     }
 }
 
-/// It has had no process, and nobody has touched it for so long.
+/// Returns true if the session had no process and no change for this long.
 fn is_unused(record: &SessionRecord, now: Time, unused: Duration) -> bool {
     let touched = record.updated_at.unwrap_or(record.created_at);
     record.phase == Phase::Created && now.since(touched) >= unused
 }
 
-/// Nobody waits for anything.
+/// Returns true if no turn runs and nothing is pending.
 fn is_at_rest(record: &SessionRecord) -> bool {
     matches!(record.phase, Phase::Created | Phase::Idle)
         && record.turn.is_none()
         && (record.pending_clearances, record.pending_questions, record.queue) == (0, 0, 0)
 }
 
-/// Since when it is at rest without a client. `None` for a session that no client started.
+/// Returns the time since which it has been at rest without a client; `None` for a session that no client started.
 fn left_at(record: &SessionRecord) -> Option<Time> {
     let left = record.watch_state.left_at?;
     Some(record.watch_state.phase_since.map_or(left, |since| since.max(left)))

@@ -1,13 +1,32 @@
-//! One session, told to one client: reads the log at the client's pace, says it in the protocol's words, asks what is open,
-//! and answers prompts when their turns end.
+//! The feed of one session to one client: it reads the log at the client's pace, encodes it for the protocol, sends
+//! pending requests, and answers prompts when their turns end.
 //!
 //! ```text
-//!            orders of the client
+//!          commands of the client (64)
 //!                   ▼
-//!   log ─► hear ─► out ─► room in the outbox ─► client
+//!   log ─► apply_event ─► out ─► room in the outbox (256 messages, 8 MiB) ─► transport
 //! ```
-//! Orders come first, also while the client does not read: a cancel must not wait for what it cancels. Only a replay, which the
-//! client has asked for, is told to its end.
+//!
+//! # Theory of operation
+//!
+//! *Ownership.* A feed is one task. It owns the position in the log (`after`), the encoder, the client's unanswered
+//! prompts of this session and the requests that are about to be sent. The client's connection holds only the sender of
+//! its commands. The ids of requests that the client has received are in `ClientState`, because answers arrive there.
+//!
+//! *Queues.* Commands: 64, then the connection waits. `out`: what a batch of events becomes; it is refilled only when
+//! it is empty, so its bound is one batch of 256 events. The outbox is shared by all feeds of the client and bounded in
+//! messages and bytes. A slow client thus leaves its backlog in the log, where it costs nothing.
+//!
+//! *Order.* Each turn of the loop takes the first that is ready of: a command, a prompt's deadline, room in the outbox,
+//! new events. Commands come first, also while the client does not read, because a cancel must not wait behind the
+//! output that it cancels. A message leaves `out` only for reserved room, so a dropped `select!` branch loses nothing.
+//! Requests are sent only when the feed has caught up: a clearance that a rule decides a moment later never reaches the
+//! client. Only a replay, which the client asked for, and the end of a session are sent without interruption.
+//!
+//! *Nothing is lost.* Everything a client receives comes from the log by sequence number; the bell only wakes the feed,
+//! and a read that fails is repeated. The last message that an event became carries the event's number; our own relay
+//! resumes from there. A prompt is answered from the log as well: by the end of its turn, its withdrawal, the end of
+//! its session, its deadline, or, if the session was removed with its log, by a check every three seconds.
 
 use std::collections::{BTreeMap, VecDeque};
 use std::sync::Arc;
@@ -33,20 +52,20 @@ use intercom_wire::jsonrpc;
 
 mod commands;
 
-/// Events read in one go.
+/// The limit on events per read.
 const BATCH: usize = 256;
-/// Orders that wait; whoever gives more waits.
-pub(super) const ORDERS: usize = 64;
+/// The limit on queued commands; the connection waits beyond it.
+pub(super) const MAX_COMMANDS: usize = 64;
 /// The limit on open clearances and questions.
-const MANY: usize = 1000;
-/// The limit on prompts that a turn began with.
-const FEW: usize = 8;
-/// Without any news, while a prompt waits for its answer.
-const LOOK: Duration = Duration::from_secs(3);
-/// After the log could not be read.
-const TRY_AGAIN: Duration = Duration::from_millis(500);
+const MAX_OPEN_REQUESTS: usize = 1000;
+/// The limit on events that are read to find the running turn.
+const MAX_TURN_EVENTS: usize = 8;
+/// The interval of checks for a removed session, while a prompt waits for its answer and there are no events.
+const REMOVAL_CHECK: Duration = Duration::from_secs(3);
+/// The delay after a failed read of the log.
+const RETRY_DELAY: Duration = Duration::from_millis(500);
 
-/// A client's order about its session.
+/// A command of a client about its session.
 #[derive(Debug)]
 pub(super) enum FeedCommand {
     Prompt {
@@ -56,17 +75,17 @@ pub(super) enum FeedCommand {
         id: Option<String>,
         blocks: Vec<Json>,
     },
-    /// The turn, and what the client has in the queue.
+    /// Ends the running turn and withdraws the client's queued prompts.
     Cancel { request: Option<RequestId> },
-    /// It does not want this answer any more.
+    /// Cancels one request of the client (`$/cancel_request`).
     Forget(RequestId),
-    /// All of it again, then this answer.
+    /// Sends the whole history again, then this answer.
     Replay(OutgoingLine),
-    /// The remaining news, then this answer, and no more.
+    /// Sends the remaining events and this answer, then ends the feed.
     Finish(Option<OutgoingLine>),
 }
 
-/// A message, and what goes with it.
+/// A message with its metadata.
 pub(super) type OutgoingLine = (String, MessageMeta);
 
 /// The start of a feed.
@@ -74,42 +93,42 @@ pub(super) type OutgoingLine = (String, MessageMeta);
 pub(super) struct FeedOpening {
     pub(super) answer: Option<OutgoingLine>,
     pub(super) history: HistoryMode,
-    /// The options that the answer tells.
+    /// The options in the answer.
     pub(super) options: Option<Value>,
 }
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum HistoryMode {
-    /// Told before the answer.
+    /// The history is sent before the answer.
     Before,
-    /// Told after it.
+    /// The history is sent after the answer.
     After,
-    /// A new session: all of it is news.
+    /// A new session: every event is new.
     News,
-    /// Not told; what came after this is news.
+    /// No history; events after this position are new. `None` is the newest event.
     Since(Option<u64>),
 }
 
 #[derive(Debug)]
 pub(super) struct SessionFeed {
     client: Arc<ClientState>,
-    /// Counted as long as we are there.
+    /// Counts this client as attached.
     _attached: AttachGuard,
     session: SessionId,
     hosted: bool,
     encoder: UpdateEncoder,
-    orders: mpsc::Receiver<FeedCommand>,
-    ear: BellListener,
+    commands: mpsc::Receiver<FeedCommand>,
+    bell: BellListener,
     after: u64,
     out: VecDeque<OutgoingLine>,
     prompts: PromptTracker,
-    /// To be asked once all that there is was heard: what a rule decides is not asked.
+    /// Requests to send once the feed has caught up.
     open_requests: Vec<ClientRequest>,
-    /// All that there is was heard.
+    /// True if the last read of the log returned nothing.
     caught_up: bool,
-    /// Modes that are being set and that the agent has not told of, by their number.
+    /// Modes that were sent to the agent and not confirmed yet, by the number of the change.
     modes: BTreeMap<u64, String>,
-    /// The options that the client knows.
+    /// The options that were last sent to the client.
     options: Option<Value>,
     /// The filter that hides secrets from a viewer.
     viewer: ViewerLog,
@@ -121,17 +140,17 @@ impl SessionFeed {
         attached: AttachGuard,
         session: SessionId,
         hosted: bool,
-        orders: mpsc::Receiver<FeedCommand>,
+        commands: mpsc::Receiver<FeedCommand>,
     ) -> Self {
-        let ear = client.acp().0.ops.bell().listen_to(session);
+        let bell = client.acp().0.ops.bell().listen_to(session);
         Self {
             client,
             _attached: attached,
             session,
             hosted,
             encoder: UpdateEncoder::new(session.to_string(), hosted),
-            orders,
-            ear,
+            commands,
+            bell,
             after: 0,
             out: VecDeque::new(),
             prompts: PromptTracker::default(),
@@ -143,30 +162,35 @@ impl SessionFeed {
         }
     }
 
-    /// Until the client goes, or does not want it any more.
+    /// Runs until the client disconnects or closes the session.
     pub(super) async fn run(mut self, opening: FeedOpening) {
-        if self.tell_all(opening).await.is_err() {
-            self.orders.close();
+        if self.run_until_closed(opening).await.is_err() {
+            // Closed first: from here on a command fails at its sender, which answers the client instead of us.
+            self.commands.close();
             self.client.forget_ended(self.session);
         }
     }
 
-    async fn tell_all(&mut self, opening: FeedOpening) -> Result<(), ConnectionClosed> {
+    async fn run_until_closed(&mut self, opening: FeedOpening) -> Result<(), ConnectionClosed> {
         self.open(opening).await?;
         let store = self.client.acp().0.ops.supervisor().store().clone();
         let outbox = self.client.outbox().clone();
         loop {
+            // Events are read only when everything before them is sent: `out` stays small, and the rest stays in the
+            // log.
             let size = self.out.front().map(|(text, _)| text.len());
-            let looks = size.is_none() && !self.prompts.is_empty();
-            let news = next(&store, self.session, self.after, &mut self.ear, &mut self.caught_up);
+            let checks_removal = size.is_none() && !self.prompts.is_empty();
+            let new_events = next(&store, self.session, self.after, &mut self.bell, &mut self.caught_up);
+            // Each branch can be dropped at its await: a command, a permit and a ring that were not returned stay where
+            // they are.
             tokio::select! {
                 biased;
-                order = self.orders.recv() => match order {
+                command = self.commands.recv() => match command {
                     Some(FeedCommand::Finish(answer)) => return self.finish(answer).await,
-                    Some(order) => self.serve(order).await?,
+                    Some(command) => self.serve(command).await?,
                     None => return Err(ConnectionClosed),
                 },
-                () = until(self.prompts.deadline()) => {
+                () = sleep_until(self.prompts.deadline()) => {
                     let late = self.prompts.expire(Time::now());
                     self.answer(late);
                 }
@@ -175,24 +199,25 @@ impl SessionFeed {
                         room?.put(text, about);
                     }
                 }
-                events = news, if size.is_none() => {
+                events = new_events, if size.is_none() => {
                     self.caught_up = events.is_empty();
                     for event in events {
-                        self.hear(event).await;
+                        self.apply_event(event).await;
                     }
+                    // Not before: the next event may already decide the request.
                     if self.caught_up {
-                        self.ask();
+                        self.send_requests();
                     }
                 }
-                () = tokio::time::sleep(LOOK), if looks => self.look().await,
+                () = tokio::time::sleep(REMOVAL_CHECK), if checks_removal => self.answer_if_removed().await,
             }
         }
     }
 
-    /// A session that was removed, with its log, tells nobody how it ended.
-    async fn look(&mut self) {
+    /// Answers the prompts of a session that was removed. Its log went with it, so no event will answer them.
+    async fn answer_if_removed(&mut self) {
         let id = self.session.to_string();
-        // Not by the API, which would look at its processes as well, every time.
+        // From the store: the operation would also inspect the session's processes, every time.
         let found = self.client.acp().0.ops.supervisor().store().session(id.clone()).await;
         if matches!(found, Ok(IdLookup::None)) {
             let left = self.prompts.all(&Err(RpcRefusal::no_session(&id)), Time::now());
@@ -201,16 +226,17 @@ impl SessionFeed {
     }
 
     async fn open(&mut self, opening: FeedOpening) -> Result<(), ConnectionClosed> {
+        // Read before the history: an event that arrives during the replay is new, and is not replayed as well.
         let newest = self.client.acp().0.ops.bell().listen().newest();
         let FeedOpening { answer, history, options } = opening;
         self.options = options;
-        // A relay that hears nothing else before we go knows from the answer where to go on.
-        let told = match history {
+        // The answer carries the position too: our relay can resume even if it receives nothing else before a restart.
+        let position = match history {
             HistoryMode::Before => newest,
             HistoryMode::After | HistoryMode::News => 0,
             HistoryMode::Since(after) => after.unwrap_or(newest).min(newest),
         };
-        let answer = answer.map(|(text, about)| (text, MessageMeta { seq: Some(told), ..about }));
+        let answer = answer.map(|(text, about)| (text, MessageMeta { seq: Some(position), ..about }));
         match history {
             HistoryMode::Before => {
                 self.replay(newest).await?;
@@ -222,7 +248,8 @@ impl SessionFeed {
             }
             HistoryMode::News | HistoryMode::Since(_) => self.put(answer).await?,
         }
-        self.after = if history == HistoryMode::After { newest } else { told };
+        // With `After` the answer says 0, because a relay that resumes from it has received nothing of the history yet.
+        self.after = if history == HistoryMode::After { newest } else { position };
         if history != HistoryMode::News {
             self.find_turn().await;
             self.find_open().await;
@@ -237,20 +264,21 @@ impl SessionFeed {
         }
     }
 
-    /// Replays the agent's messages and prompts up to `up_to`. Nothing is asked, and nothing is answered.
+    /// Replays the agent's messages and prompts up to `up_to`, without requests and answers.
     async fn replay(&mut self, up_to: u64) -> Result<(), ConnectionClosed> {
         let (store, mut after) = (self.client.acp().0.ops.supervisor().store().clone(), 0);
-        let mut voice = UpdateEncoder::new(self.session.to_string(), self.hosted);
+        // An encoder and a filter of its own: the state of those for new events belongs to a later place in the log.
+        let mut encoder = UpdateEncoder::new(self.session.to_string(), self.hosted);
         let mut log = ViewerLog::default();
         loop {
             let batch = read(&store, self.session, after).await;
             let Some(last) = batch.last().map(|event| event.seq).filter(|_| after < up_to) else {
-                // What is held is told with the news.
+                // Text that the filter still holds is sent with the new events.
                 self.viewer = log;
                 return Ok(());
             };
             for event in batch.into_iter().take_while(|event| event.seq <= up_to) {
-                // What is set by now is in the answer, with what is ours.
+                // The answer has the current settings, with ours; old ones would undo them in the client.
                 if self.hosted
                     && event.known_kind() == Some(EventKind::Update)
                     && update_encoder::control(&event.data).is_some()
@@ -258,7 +286,7 @@ impl SessionFeed {
                     continue;
                 }
                 for event in self.released(&mut log, event).await {
-                    self.replay_one(&mut voice, &event).await?;
+                    self.replay_one(&mut encoder, &event).await?;
                 }
             }
             after = last;
@@ -267,15 +295,15 @@ impl SessionFeed {
 
     async fn replay_one(
         &self,
-        voice: &mut UpdateEncoder,
+        encoder: &mut UpdateEncoder,
         event: &LoggedEvent,
     ) -> Result<(), ConnectionClosed> {
-        let mut lines = voice.encode_logged(event);
+        let mut lines = encoder.encode_logged(event);
         if let Event::PromptSending(sending) = event.event()
             && let Some(content) = self.content_of(&sending).await
         {
-            lines.extend(voice.prompt_chunks(&content));
-            voice.note_prompt(&content);
+            lines.extend(encoder.prompt_chunks(&content));
+            encoder.note_prompt(&content);
         }
         let last = lines.len().saturating_sub(1);
         for (n, line) in lines.into_iter().enumerate() {
@@ -299,16 +327,20 @@ impl SessionFeed {
         let questions = reads.pending_questions(session).await.unwrap_or_default();
         open.extend(clearances.iter().map(|clearance| clearance.id.to_string()));
         open.extend(questions.iter().map(|question| question.id.to_string()));
-        for event in store.events_of(self.session, KINDS, self.after, MANY).await.unwrap_or_default() {
-            let event = self.fit(event);
-            if let Some(ask) = self.asks_for(&event.event()).filter(|ask| open.contains(&ask.id)) {
-                self.open_requests.push(ask);
+        for event in
+            store.events_of(self.session, KINDS, self.after, MAX_OPEN_REQUESTS).await.unwrap_or_default()
+        {
+            let event = self.visible(event);
+            if let Some(request) =
+                self.request_for(&event.event()).filter(|request| open.contains(&request.id))
+            {
+                self.open_requests.push(request);
             }
         }
     }
 
     /// Returns the event with the content that this client may see.
-    fn fit(&self, event: LoggedEvent) -> LoggedEvent {
+    fn visible(&self, event: LoggedEvent) -> LoggedEvent {
         if self.is_viewer() { redacted(event) } else { event }
     }
 
@@ -329,7 +361,7 @@ impl SessionFeed {
                 Ok(()) => return out,
                 Err(error) => {
                     tracing::warn!(%error, "an ACP client's log cannot be read; it is tried again");
-                    tokio::time::sleep(TRY_AGAIN).await;
+                    tokio::time::sleep(RETRY_DELAY).await;
                 }
             }
         }
@@ -339,19 +371,19 @@ impl SessionFeed {
         MessageMeta { session: Some(self.session), ..MessageMeta::default() }
     }
 
-    fn say(&mut self, line: String) {
+    fn enqueue_line(&mut self, line: String) {
         let about = self.about();
         self.out.push_back((line, about));
     }
 
-    fn asks_for(&self, event: &Event) -> Option<ClientRequest> {
-        if !self.client.is_asked() {
+    fn request_for(&self, event: &Event) -> Option<ClientRequest> {
+        if !self.client.accepts_requests() {
             return None;
         }
         client_requests::request_for(event, self.hosted, self.client.forms(), self.client.caller().role)
     }
 
-    async fn hear(&mut self, event: LoggedEvent) {
+    async fn apply_event(&mut self, event: LoggedEvent) {
         self.after = event.seq;
         let mut log = std::mem::take(&mut self.viewer);
         let released = self.released(&mut log, event).await;
@@ -364,9 +396,9 @@ impl SessionFeed {
     async fn enqueue_event(&mut self, event: LoggedEvent) {
         let before = self.out.len();
         self.encode_event(&event).await;
-        // Whoever has heard the last of it has heard all of it.
-        let mut made = self.out.iter_mut().skip(before).rev().map(|(_, about)| about);
-        if let Some(last) = made.next() {
+        // Only the last message carries the number: a client that stops in between gets the whole event again.
+        let mut lines = self.out.iter_mut().skip(before).rev().map(|(_, about)| about);
+        if let Some(last) = lines.next() {
             last.seq = Some(event.seq);
         }
     }
@@ -375,67 +407,70 @@ impl SessionFeed {
         let event = logged.event();
         match &event {
             Event::PromptSending(sending) => {
-                let theirs = !self.prompts.has(sending.prompt);
+                let is_others = !self.prompts.has(sending.prompt);
                 if let Some(content) = self.content_of(sending).await {
-                    for line in self.encoder.prompt_chunks(&content).into_iter().filter(|_| theirs) {
-                        self.say(line);
+                    for line in self.encoder.prompt_chunks(&content).into_iter().filter(|_| is_others) {
+                        self.enqueue_line(line);
                     }
                     self.encoder.note_prompt(&content);
                 }
             }
             Event::SessionPresetChanged(_) | Event::AgentReady(_) | Event::SessionAgentChanged(_) => {
-                self.tell_controls(&event).await;
+                self.send_controls(&event).await;
             }
             Event::AgentSetting(AgentSetting { mode: Some(mode), set, .. }) => {
                 self.modes.insert(*set, mode.clone());
-                while self.modes.len() > ORDERS {
+                while self.modes.len() > MAX_COMMANDS {
                     self.modes.pop_first();
                 }
             }
-            // Not every agent tells that its mode is another one.
+            // Not every agent sends an update about a changed mode; its acceptance of the change counts too.
             Event::SettingAccepted(accepted) => {
                 if let Some(mode) = accepted.set.and_then(|set| self.modes.remove(&set)) {
-                    self.say(self.encoder.mode_is(&mode));
+                    self.enqueue_line(self.encoder.mode_is(&mode));
                 }
             }
             Event::Update(_) if self.hosted => match update_encoder::control(&logged.data) {
                 Some(ControlKind::Mode) => self.modes.clear(),
-                // All of them are told: the agent's, and ours.
-                Some(ControlKind::Options) => return self.tell_controls(&event).await,
+                // The agent's update has only its own options; the client gets them with ours.
+                Some(ControlKind::Options) => return self.send_controls(&event).await,
                 None => {}
             },
             _ => {}
         }
         for line in self.encoder.encode(logged.seq, &event) {
-            self.say(line);
+            self.enqueue_line(line);
         }
-        if let Some(ask) = self.asks_for(&event) {
-            self.open_requests.push(ask);
+        if let Some(request) = self.request_for(&event) {
+            self.open_requests.push(request);
         }
+        // A decision from elsewhere: a request that was not sent yet never is, and one that was sent is cancelled.
         if let Some(id) = client_requests::closed_by(&event) {
-            self.open_requests.retain(|ask| ask.id != id);
+            self.open_requests.retain(|request| request.id != id);
             if self.client.take_request(&id).is_some() {
-                self.say(send::cancel_request(&RequestId::text(&id)));
+                self.enqueue_line(send::cancel_request(&RequestId::text(&id)));
             }
         }
+        // Prompts in the queue would run after a resume, without anybody who waits for their answers.
         if matches!(event, Event::SessionEnded(_) | Event::SessionParked(_)) {
-            self.empty_queue().await;
+            self.withdraw_queued().await;
         }
-        let answered = self.prompts.hear(logged);
-        self.answer(answered);
+        let replies = self.prompts.apply_event(logged);
+        self.answer(replies);
     }
 
-    /// Withdraws the client's queued prompts; each gets the answer that it will not run.
-    async fn empty_queue(&self) {
+    /// Withdraws the client's queued prompts. Each is answered by the event of its withdrawal.
+    async fn withdraw_queued(&self) {
         for prompt in self.prompts.queued() {
-            self.client.ops().withdraw_prompt(self.client.caller(), &prompt, None).await.ok(); // it may have left
+            // It may have been sent meanwhile: then its turn answers it.
+            self.client.ops().withdraw_prompt(self.client.caller(), &prompt, None).await.ok();
         }
     }
 
     /// Sends the open requests to the client, each once.
-    fn ask(&mut self) {
-        for ask in std::mem::take(&mut self.open_requests) {
-            let ClientRequest { id, method, params, about } = ask;
+    fn send_requests(&mut self) {
+        for request in std::mem::take(&mut self.open_requests) {
+            let ClientRequest { id, method, params, about } = request;
             if self.client.add_request(&id, self.session, about) {
                 let line = client_messages::session_request(
                     &RequestId::text(&id),
@@ -443,13 +478,13 @@ impl SessionFeed {
                     &params,
                     self.encoder.session(),
                 );
-                self.say(line);
+                self.enqueue_line(line);
             }
         }
     }
 
-    fn answer(&mut self, answered: Vec<PromptReply>) {
-        for PromptReply { request, outcome, millis } in answered {
+    fn answer(&mut self, replies: Vec<PromptReply>) {
+        for PromptReply { request, outcome, millis } in replies {
             self.client.acp().0.metrics.prompt_over(&outcome, millis);
             let line = match outcome {
                 Ok(result) => jsonrpc::result(&request, &result),
@@ -460,7 +495,7 @@ impl SessionFeed {
         }
     }
 
-    /// The content of the prompt that leaves the queue.
+    /// Returns the content of the prompt that leaves the queue.
     async fn content_of(&self, sending: &PromptSending) -> Option<Json> {
         let id = sending.prompt;
         let store = self.client.acp().0.ops.supervisor().store();
@@ -470,11 +505,13 @@ impl SessionFeed {
         Some(content.map_or_else(words, |content| content.as_json().clone()))
     }
 
-    /// The turn that runs by now, for whoever joins in the middle of it.
+    /// Finds the running turn, so that the encoder knows its prompts and the client does not receive echoes of them.
     async fn find_turn(&mut self) {
         const KINDS: &[EventKind] = &[EventKind::TurnStarted, EventKind::TurnEnded, EventKind::PromptSending];
         let store = self.client.acp().0.ops.supervisor().store().clone();
-        for event in store.events_of(self.session, KINDS, self.after, FEW).await.unwrap_or_default() {
+        for event in
+            store.events_of(self.session, KINDS, self.after, MAX_TURN_EVENTS).await.unwrap_or_default()
+        {
             self.encoder.encode_logged(&event);
             if let Event::PromptSending(sending) = event.event()
                 && let Some(content) = self.content_of(&sending).await
@@ -484,26 +521,27 @@ impl SessionFeed {
         }
     }
 
-    /// Modes and options, after something about them has changed.
-    async fn tell_controls(&mut self, event: &Event) {
+    /// Sends modes and options after a change, if the client does not have these values yet.
+    async fn send_controls(&mut self, event: &Event) {
         let Ok(seen) = self.client.session(&self.session).await else { return };
-        let told = self.client.agent_session(&seen).await;
+        let agent_info = self.client.agent_session(&seen).await;
         let profiles = self.client.profiles().await.unwrap_or_default();
         if matches!(event, Event::SessionPresetChanged(_))
-            && capabilities::has_our_modes(&seen, told.as_ref())
+            && capabilities::has_our_modes(&seen, agent_info.as_ref())
         {
-            self.say(self.encoder.mode_is(&seen.preset));
+            self.enqueue_line(self.encoder.mode_is(&seen.preset));
         }
-        let options = capabilities::options(&seen, told.as_ref(), &profiles);
+        let options = capabilities::options(&seen, agent_info.as_ref(), &profiles);
         if self.options.as_ref() != Some(&options) {
-            self.say(self.encoder.options_are(&options));
+            self.enqueue_line(self.encoder.options_are(&options));
             self.options = Some(options);
         }
     }
 
-    /// Sends the remaining news; requests without an answer by then never get one from this client's session.
+    /// Sends the remaining events and ends the feed. Prompts without an answer by then count as cancelled, and
+    /// unanswered requests to the client are cancelled.
     async fn finish(&mut self, answer: Option<OutgoingLine>) -> Result<(), ConnectionClosed> {
-        self.empty_queue().await;
+        self.withdraw_queued().await;
         let store = self.client.acp().0.ops.supervisor().store().clone();
         loop {
             self.flush().await?;
@@ -512,16 +550,18 @@ impl SessionFeed {
                 break;
             }
             for event in events {
-                self.hear(event).await;
+                self.apply_event(event).await;
             }
         }
         let left = self.prompts.all(&cancelled(), Time::now());
         self.answer(left);
         for id in self.client.withdraw(self.session) {
-            self.say(send::cancel_request(&RequestId::text(&id)));
+            self.enqueue_line(send::cancel_request(&RequestId::text(&id)));
         }
+        // The answer to the close is the last message about the session, except for answers to commands that were
+        // already in the queue: each request gets an answer.
         self.out.extend(answer);
-        self.refuse_orders().await;
+        self.refuse_commands().await;
         self.flush().await
     }
 
@@ -533,13 +573,13 @@ impl SessionFeed {
         Ok(())
     }
 
-    /// Answers the orders that arrived in the moment in which the session ended.
-    async fn refuse_orders(&mut self) {
-        self.orders.close();
-        while let Some(order) = self.orders.recv().await {
-            match order {
+    /// Answers the commands that arrived while the session was being closed.
+    async fn refuse_commands(&mut self) {
+        self.commands.close();
+        while let Some(command) = self.commands.recv().await {
+            match command {
                 FeedCommand::Prompt { request, .. } => {
-                    let closed = RpcRefusal::request("the session was closed meanwhile");
+                    let closed = RpcRefusal::request("the session was closed");
                     self.answer(vec![PromptReply::at_once(request, closed)]);
                 }
                 FeedCommand::Cancel { request: Some(request) } => self.cancelled(request),
@@ -552,37 +592,37 @@ impl SessionFeed {
     }
 }
 
-async fn until(at: Option<Time>) {
+async fn sleep_until(at: Option<Time>) {
     match at {
         Some(at) => tokio::time::sleep(at.since(Time::now())).await,
         None => std::future::pending().await,
     }
 }
 
-/// Returns the events after `after`; waits for a ring first if there were none the last time. It may be
-/// dropped at any point: a ring that was heard is remembered.
+/// Returns the events after `after`; waits for a ring first if the last read returned none. It may be dropped at any
+/// point: `wait` remembers a ring, so that the next call reads at once.
 async fn next(
     store: &Store,
     session: SessionId,
     after: u64,
-    ear: &mut BellListener,
+    bell: &mut BellListener,
     wait: &mut bool,
 ) -> Vec<LoggedEvent> {
-    if *wait && !ear.wait_for_ring().await {
+    if *wait && !bell.wait_for_ring().await {
         return std::future::pending().await; // the daemon ends
     }
     *wait = false;
     read(store, session, after).await
 }
 
-/// Tries until it can be read: it may work again in a moment, and a client should not have to know.
+/// Reads the log and retries until it succeeds: a failure may pass in a moment, and a client need not notice it.
 async fn read(store: &Store, session: SessionId, after: u64) -> Vec<LoggedEvent> {
     loop {
         match store.events(Some(after), Some(session), BATCH).await {
             Ok(events) => return events.unwrap_or_default(),
             Err(error) => {
                 tracing::warn!(%error, after, "an ACP client's log cannot be read; it is tried again");
-                tokio::time::sleep(TRY_AGAIN).await;
+                tokio::time::sleep(RETRY_DELAY).await;
             }
         }
     }

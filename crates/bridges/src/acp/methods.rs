@@ -1,4 +1,4 @@
-//! The methods of the protocol, done through operations.
+//! The methods of the protocol, implemented with operations.
 
 use std::sync::Arc;
 
@@ -22,7 +22,7 @@ use intercom_wire::acp::client_request::{
 /// The page size of `session/list`.
 const PAGE: usize = 50;
 
-/// Returns the recorded ready message of the profile that this client gets, if an agent of it ran before.
+/// Returns the recorded ready message of the profile for this client's new sessions, if an agent of it ran before.
 pub(super) async fn known(client: &ClientState) -> Option<Value> {
     let config = client.acp().0.ops.supervisor().config();
     let name = client.options().agent.clone().or_else(|| config.seats.agent.clone())?;
@@ -30,7 +30,8 @@ pub(super) async fn known(client: &ClientState) -> Option<Value> {
     profiles.into_iter().find(|profile| profile.name == name)?.known
 }
 
-/// A new session, or the one that the client was started for: what it is, the answer, and what is told of it.
+/// Starts a session, or attaches to the one that the client was started for. Returns the session, the answer, and the
+/// history that the client receives.
 pub(super) async fn begin(
     client: &ClientState,
     new: &NewSessionParams,
@@ -57,7 +58,8 @@ async fn start(client: &ClientState, new: &NewSessionParams) -> Result<Session, 
     let ours = new.meta.as_ref().and_then(|meta| meta.intercom.as_ref());
     let asked = ours.and_then(|ours| ours.agent.clone()).or_else(|| client.options().agent.clone());
     let profile = pick(client, asked, &new.cwd, &profiles)?;
-    // Where nothing has to be found out first, a process is worth having when there is something to do.
+    // Without a recorded ready message, the agent's process must start to learn its capabilities. Otherwise it starts
+    // with the first prompt: most windows of an editor never get one.
     let defer = profile.protocol != "acp" || profile.known.is_some();
     let name = ours.and_then(|ours| ours.name.clone());
     let session = NewSession {
@@ -73,16 +75,17 @@ async fn start(client: &ClientState, new: &NewSessionParams) -> Result<Session, 
     if defer { Ok(seen) } else { ready(client, seen.id).await }
 }
 
-/// The fate of a new session when this client has left. A session with a name stays, unless the client itself chose otherwise.
+/// Returns the treatment of a new session when this client disconnects. A session with a name stays, unless the client
+/// itself chose otherwise.
 fn on_client_left(client: &ClientState, name: Option<&str>) -> OnClientLeft {
-    let manner = client.options();
-    let wanted = manner.on_close.unwrap_or(client.acp().0.ops.supervisor().config().seats.on_close);
-    // Each request of a client without a connection is the last one.
-    let stays = manner.connectionless || (name.is_some() && manner.on_close.is_none());
+    let options = client.options();
+    let wanted = options.on_close.unwrap_or(client.acp().0.ops.supervisor().config().seats.on_close);
+    // A client without a connection disconnects after every request.
+    let stays = options.connectionless || (name.is_some() && options.on_close.is_none());
     if stays { OnClientLeft::Keep } else { wanted }
 }
 
-/// Which profile: by name, or the only one that it can be.
+/// Returns the profile for a new session: the named one, else the workspace's, the configured or the only one.
 fn pick<'a>(
     client: &ClientState,
     asked: Option<String>,
@@ -100,8 +103,7 @@ fn pick<'a>(
     };
     let names = || profiles.iter().map(|profile| profile.name.as_str()).collect::<Vec<_>>();
     let name = asked.or_else(here).or_else(|| config.seats.agent.clone()).or_else(only).ok_or_else(|| {
-        let how =
-            "say which agent: `intercom acp --agent NAME`, or `agent` below [seats] in the configuration";
+        let how = "no agent is selected: use `intercom acp --agent NAME`, or set `agent` under [seats] in the configuration";
         RpcRefusal::params(how).with(&json!({ "agents": names() }))
     })?;
     profiles.iter().find(|profile| profile.name == name).ok_or_else(|| {
@@ -109,9 +111,9 @@ fn pick<'a>(
     })
 }
 
-/// Once its agent has said what it can.
+/// Waits until the session's agent is ready, and returns the session.
 async fn ready(client: &ClientState, id: SessionId) -> Result<Session, RpcRefusal> {
-    let mut ear = client.acp().0.ops.bell().listen_to(id);
+    let mut bell = client.acp().0.ops.bell().listen_to(id);
     loop {
         let seen = client.session(&id).await?;
         if !seen.is_live() {
@@ -123,8 +125,8 @@ async fn ready(client: &ClientState, id: SessionId) -> Result<Session, RpcRefusa
             let data = json!({ "sessionId": id.to_string() });
             return Err(RpcRefusal::internal(format!("the agent did not start: {reason}")).with(&data));
         }
-        // One that is being stopped has not started, and is gone in a moment.
-        if !(seen.phase == Phase::Starting || seen.phase == Phase::Stopping) || !ear.wait_for_ring().await {
+        // An agent that is being stopped has not started; its exit follows in a moment.
+        if !(seen.phase == Phase::Starting || seen.phase == Phase::Stopping) || !bell.wait_for_ring().await {
             return Ok(seen);
         }
     }
@@ -132,9 +134,9 @@ async fn ready(client: &ClientState, id: SessionId) -> Result<Session, RpcRefusa
 
 /// Returns the answer to a client that opens a session.
 pub(super) async fn opened(client: &ClientState, seen: &Session) -> Value {
-    let told = client.agent_session(seen).await;
+    let agent_info = client.agent_session(seen).await;
     let profiles = client.profiles().await.unwrap_or_default();
-    Value::Object(capabilities::opened(seen, told.as_ref(), &profiles))
+    Value::Object(capabilities::opened(seen, agent_info.as_ref(), &profiles))
 }
 
 pub(super) async fn list(
@@ -150,7 +152,7 @@ pub(super) async fn list(
     Ok(json!({ "sessions": sessions, "nextCursor": page.next }))
 }
 
-/// The agent goes if nobody else is there.
+/// Closes a session for this client. Its agent is stopped if no other client is attached.
 pub(super) async fn close(client: &ClientState, session: SessionId) -> Result<(), RpcRefusal> {
     if has_others(client, session) {
         return Ok(());
@@ -175,7 +177,7 @@ fn has_others(client: &ClientState, session: SessionId) -> bool {
     client.acp().clients_of(session) > ours
 }
 
-/// Only a process can be told what its mode is.
+/// Returns the session with a running process, started if necessary: only a process can change its settings.
 async fn with_process(client: &ClientState, seen: Session) -> Result<Session, RpcRefusal> {
     if seen.deferred || !seen.is_live() {
         client.ops().resume(client.caller(), &seen.id).await?;
@@ -186,13 +188,13 @@ async fn with_process(client: &ClientState, seen: Session) -> Result<Session, Rp
 
 pub(super) async fn set_mode(client: &ClientState, set: &SetModeParams) -> Result<Value, RpcRefusal> {
     let seen = client.session(&set.session_id).await?;
-    let told = client.agent_session(&seen).await;
-    if capabilities::has_our_modes(&seen, told.as_ref()) {
+    let agent_info = client.agent_session(&seen).await;
+    if capabilities::has_our_modes(&seen, agent_info.as_ref()) {
         preset(client, seen.id, &set.mode_id).await?;
         return Ok(json!({}));
     }
     let seen = with_process(client, seen).await?;
-    let answer = tell_agent(
+    let answer = change_setting(
         client,
         seen.id,
         &SettingChange { mode: Some(set.mode_id.clone()), ..SettingChange::default() },
@@ -204,7 +206,7 @@ pub(super) async fn set_mode(client: &ClientState, set: &SetModeParams) -> Resul
 pub(super) async fn set_model(client: &ClientState, set: &SetModelParams) -> Result<Value, RpcRefusal> {
     let seen = client.session(&set.session_id).await?;
     let seen = with_process(client, seen).await?;
-    tell_agent(
+    change_setting(
         client,
         seen.id,
         &SettingChange { model: Some(set.model_id.clone()), ..SettingChange::default() },
@@ -229,17 +231,17 @@ pub(super) async fn set_option(client: &ClientState, set: &SetOptionParams) -> R
             with_process(client, seen).await?;
             let (option, value) = (Some(option.to_owned()), Some(value));
             let change = SettingChange { option, value, ..SettingChange::default() };
-            tell_agent(client, id, &change).await?;
+            change_setting(client, id, &change).await?;
         }
     }
     let seen = client.session(&set.session_id).await?;
-    let told = client.agent_session(&seen).await;
+    let agent_info = client.agent_session(&seen).await;
     let profiles = client.profiles().await?;
-    Ok(json!({ "configOptions": capabilities::options(&seen, told.as_ref(), &profiles) }))
+    Ok(json!({ "configOptions": capabilities::options(&seen, agent_info.as_ref(), &profiles) }))
 }
 
 /// Changes a setting through the agent and returns the agent's answer.
-async fn tell_agent(
+async fn change_setting(
     client: &ClientState,
     id: SessionId,
     change: &SettingChange,
@@ -256,14 +258,15 @@ async fn tell_agent(
 async fn preset(client: &ClientState, id: SessionId, preset: &str) -> Result<(), RpcRefusal> {
     if !capabilities::PRESETS.iter().any(|(known, ..)| *known == preset) {
         let known = capabilities::PRESETS.map(|(known, ..)| known).join(", ");
-        return Err(RpcRefusal::params(format!("no mode is `{preset}`; there is {known}")));
+        return Err(RpcRefusal::params(format!("there is no mode `{preset}`; the modes are {known}")));
     }
     let change = PresetChange { preset: preset.to_owned() };
     client.ops().change_preset(client.caller(), &id, change).await?;
     Ok(())
 }
 
-/// Applies a client's decision. If it is late or not permitted, the log tells the outcome.
+/// Applies a client's decision. A late or forbidden decision is only logged: the client learns the outcome from the
+/// log.
 pub(super) async fn decide(client: &Arc<ClientState>, id: &str, decision: ClientDecision) {
     let (ops, caller) = (client.ops(), client.caller());
     let done = match decision {

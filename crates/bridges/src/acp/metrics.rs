@@ -18,8 +18,8 @@ pub(super) struct ClientMetrics {
     waited_millis: AtomicU64,
 }
 
-fn count(figure: &AtomicU64) {
-    figure.fetch_add(1, Ordering::Relaxed);
+fn count(counter: &AtomicU64) {
+    counter.fetch_add(1, Ordering::Relaxed);
 }
 
 impl ClientMetrics {
@@ -36,28 +36,28 @@ impl ClientMetrics {
     }
 
     pub(super) fn prompt_over(&self, outcome: &PromptOutcome, millis: u64) {
-        let figure = match outcome {
+        let counter = match outcome {
             Ok(result) if result.as_str().contains("\"cancelled\"") => &self.cancelled,
             Ok(_) => &self.answered,
             Err(_) => &self.failed,
         };
-        count(figure);
+        count(counter);
         self.waited_millis.fetch_add(millis, Ordering::Relaxed);
     }
 
     pub(super) fn condition(&self) -> BridgeHealth {
-        let now = |figure: &AtomicU64| figure.load(Ordering::Relaxed);
+        let now = |counter: &AtomicU64| counter.load(Ordering::Relaxed);
         let connections = self.connections.load(Ordering::Relaxed);
-        let figures = vec![
-            ("connections", "ACP clients that are connected.", connections as u64),
-            ("messages_in", "Messages of ACP clients since the start.", now(&self.received)),
+        let metrics = vec![
+            ("connections", "Connected ACP clients.", connections as u64),
+            ("messages_in", "Messages from ACP clients since the start.", now(&self.received)),
             ("messages_out", "Messages to ACP clients since the start.", now(&self.sent)),
             ("prompts", "Prompts of ACP clients since the start.", now(&self.prompts)),
-            ("prompts_answered", "Of these, those whose turn ended.", now(&self.answered)),
-            ("prompts_cancelled", "Of these, those that were cancelled.", now(&self.cancelled)),
-            ("prompts_failed", "Of these, those that ended with an error.", now(&self.failed)),
-            ("prompt_millis", "How long these took, all together.", now(&self.waited_millis)),
+            ("prompts_answered", "Prompts of ACP clients whose turn ended.", now(&self.answered)),
+            ("prompts_cancelled", "Prompts of ACP clients that were cancelled.", now(&self.cancelled)),
+            ("prompts_failed", "Prompts of ACP clients that failed.", now(&self.failed)),
+            ("prompt_millis", "Total time to the answers of these prompts.", now(&self.waited_millis)),
         ];
-        BridgeHealth { status: "ok".to_owned(), metrics: figures }
+        BridgeHealth { status: "ok".to_owned(), metrics }
     }
 }

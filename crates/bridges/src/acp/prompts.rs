@@ -1,4 +1,4 @@
-//! Which of a client's prompts is answered by which end of a turn. Pure: events in, answers out.
+//! The pairing of a client's prompts with the turns that answer them. Pure: events in, answers out.
 //!
 //! ```text
 //!   waiting ── prompt.sending ──► in a turn ── turn.ended ──► answered
@@ -20,12 +20,13 @@ pub(super) type PromptOutcome = Result<Json, RpcRefusal>;
 
 #[derive(Debug, Default)]
 pub(super) struct PromptTracker {
-    /// In the queue, or on its way there. A prompt may be waited for by several requests: it was sent again.
+    /// Prompts in the queue, or on their way there. Several requests may wait for one prompt, because a client sent it
+    /// again.
     waiting: Vec<(PromptId, PromptWait)>,
     turns: BTreeMap<TurnId, Vec<(PromptId, PromptWait)>>,
-    /// Somebody has told the session to stop.
+    /// True after somebody asked for the session to stop.
     stopping: bool,
-    /// The exit of its last process, in words.
+    /// The exit of its last process, for people.
     exit: Option<String>,
 }
 
@@ -43,7 +44,7 @@ impl PromptWait {
     }
 }
 
-/// One that is over.
+/// The answer to one request.
 #[derive(Debug, PartialEq, Eq)]
 pub(super) struct PromptReply {
     pub(super) request: RequestId,
@@ -58,7 +59,7 @@ impl PromptReply {
     }
 }
 
-/// The kinds that say what becomes of a prompt.
+/// The event kinds that decide the outcome of a prompt.
 pub(super) const PROMPT_KINDS: &[EventKind] = &[
     EventKind::PromptQueued,
     EventKind::PromptSending,
@@ -86,27 +87,27 @@ impl PromptTracker {
         self.waiting.is_empty() && self.turns.is_empty()
     }
 
-    /// Those that have not left the queue, as far as we have heard.
+    /// Returns the prompts that have not left the queue, by the events so far.
     pub(super) fn queued(&self) -> Vec<PromptId> {
         self.waiting.iter().map(|(prompt, _)| *prompt).collect()
     }
 
-    /// Which prompt this request is about.
+    /// Returns the prompt of a request.
     pub(super) fn prompt_of(&self, request: &RequestId) -> Option<PromptId> {
         let mut all = self.waiting.iter().chain(self.turns.values().flatten());
         all.find(|(_, waits)| waits.request == *request).map(|(prompt, _)| *prompt)
     }
 
-    /// When the first of them has waited long enough.
+    /// Returns the earliest deadline.
     pub(super) fn deadline(&self) -> Option<Time> {
         let all = self.waiting.iter().chain(self.turns.values().flatten());
         all.filter_map(|(_, waits)| waits.until).min()
     }
 
-    /// Those that have. Their agent goes on.
+    /// Answers the prompts whose deadline has passed. Their turns continue.
     pub(super) fn expire(&mut self, now: Time) -> Vec<PromptReply> {
         let due = |(_, waits): &mut (PromptId, PromptWait)| waits.until.is_some_and(|until| until <= now);
-        let late = Err(RpcRefusal::internal("the turn did not end in time; the agent goes on with it"));
+        let late = Err(RpcRefusal::internal("the turn did not end in time; the agent continues it"));
         self.extract(due, &late, now)
     }
 
@@ -117,21 +118,21 @@ impl PromptTracker {
         }
     }
 
-    pub(super) fn hear(&mut self, logged: &LoggedEvent) -> Vec<PromptReply> {
-        // Most of a log is what the agent says, and no prompt is answered by that.
+    pub(super) fn apply_event(&mut self, logged: &LoggedEvent) -> Vec<PromptReply> {
+        // Most events are messages of the agent, which answer no prompt: skip them unparsed.
         if !logged.known_kind().is_some_and(|kind| PROMPT_KINDS.contains(&kind)) {
             return Vec::new();
         }
         let now = logged.at;
         match logged.event() {
-            // What we stop ourselves has failed; what somebody stops is cancelled.
+            // A stop by intercom is a failure of the prompt; a stop by a person is a cancellation.
             Event::SessionStopping(stopping) => self.stopping = stopping.by != "intercom",
             Event::AgentSpawned(_) => (self.stopping, self.exit) = (false, None),
             Event::AgentExited(exited) => self.exit = exit_in_words(exited),
             Event::PromptSending(sending) => {
                 let sent: Vec<_> =
                     self.waiting.extract_if(.., |(known, _)| *known == sending.prompt).collect();
-                // A prompt that is in no turn ends with its session.
+                // A prompt without a turn is answered when its session ends.
                 match sending.turn {
                     Some(turn) if !sent.is_empty() => self.turns.entry(turn).or_default().extend(sent),
                     _ => self.waiting.extend(sent),
@@ -182,7 +183,7 @@ impl PromptTracker {
         gone.into_iter().map(|(_, waits)| waits.answered(outcome, now)).collect()
     }
 
-    /// All that is left.
+    /// Answers all remaining prompts.
     pub(super) fn all(&mut self, outcome: &PromptOutcome, now: Time) -> Vec<PromptReply> {
         self.extract(|_| true, outcome, now)
     }
@@ -199,22 +200,22 @@ fn exit_in_words(exited: AgentExited) -> Option<String> {
     exited.why.or_else(code).or_else(signal)
 }
 
-/// The answer to those who asked for the turn.
+/// Returns the answer to the prompts of a turn.
 fn outcome(ended: &TurnEnded, stopping: bool, exit: Option<&str>) -> PromptOutcome {
     let stopped = |reason: &str| Ok(Json::of(&json!({ "stopReason": reason })));
     match (&ended.params, ended.stop_reason.as_str()) {
         (Some(_), "cancelled") if ended.failed => cancelled(),
-        // Our own protocol has an error in its reason.
+        // In our own protocol the reason contains the error.
         (Some(params), reason) if ended.failed && reason.starts_with("error") && !is_error(params) => {
             Err(RpcRefusal::internal(format!("the turn ended with {reason}")))
         }
         (Some(error), _) if ended.failed => Err(RpcRefusal::of_agent(error)),
-        // What an agent that speaks the protocol answered, all of it.
+        // The complete answer of an agent that speaks ACP.
         (Some(params), _) if params.as_str().contains("\"stopReason\"") => Ok(params.clone()),
         (_, "exited") if stopping => cancelled(),
         (_, "exited") => {
             let exit = exit.map(|exit| format!(": {exit}")).unwrap_or_default();
-            Err(RpcRefusal::internal(format!("the agent ended before its turn did{exit}")))
+            Err(RpcRefusal::internal(format!("the agent exited during its turn{exit}")))
         }
         (_, reason) if reason.starts_with("interrupted") || reason.starts_with("cancelled") => cancelled(),
         (_, known @ ("max_tokens" | "max_turn_requests" | "refusal")) => stopped(known),
@@ -278,14 +279,14 @@ mod tests {
     fn a_prompt_is_answered_when_its_own_turn_ends() {
         let mut prompts = PromptTracker::default();
         begun(&mut prompts, &[1, 2]);
-        prompts.hear(&sending(1, 1));
-        assert!(prompts.hear(&ended(0, "x")).is_empty());
+        prompts.apply_event(&sending(1, 1));
+        assert!(prompts.apply_event(&ended(0, "x")).is_empty());
         let params = json!({ "stopReason": "end_turn", "usage": { "total": 7 } });
         let fields = json!({ "turn": turn(1), "stop_reason": "end_turn", "params": params });
-        let first = answers(&prompts.hear(&sample(EventKind::TurnEnded, &fields)));
+        let first = answers(&prompts.apply_event(&sample(EventKind::TurnEnded, &fields)));
         assert_eq!(first, [format!("1 {params}")]);
-        prompts.hear(&sending(2, 2));
-        let second = answers(&prompts.hear(&ended(2, "interrupted")));
+        prompts.apply_event(&sending(2, 2));
+        let second = answers(&prompts.apply_event(&ended(2, "interrupted")));
         assert_eq!(second, [r#"2 {"stopReason":"cancelled"}"#]);
         assert!(prompts.is_empty());
     }
@@ -295,14 +296,14 @@ mod tests {
         for (is_stopping, expected) in [(false, "-32603"), (true, r#"{"stopReason":"cancelled"}"#)] {
             let mut prompts = PromptTracker::default();
             begun(&mut prompts, &[1, 2]);
-            prompts.hear(&sending(1, 1));
+            prompts.apply_event(&sending(1, 1));
             if is_stopping {
-                prompts.hear(&stopping("ana"));
+                prompts.apply_event(&stopping("ana"));
             }
-            prompts.hear(&sample(EventKind::AgentExited, &json!({ "code": 3 })));
-            let mut all = answers(&prompts.hear(&ended(1, "exited")));
+            prompts.apply_event(&sample(EventKind::AgentExited, &json!({ "code": 3 })));
+            let mut all = answers(&prompts.apply_event(&ended(1, "exited")));
             let over = sample(EventKind::SessionEnded, &json!({ "reason": "exited" }));
-            all.extend(answers(&prompts.hear(&over)));
+            all.extend(answers(&prompts.apply_event(&over)));
             assert_eq!(all.len(), 2);
             assert!(all.iter().all(|one| one.contains(expected)), "{all:?}");
             assert_eq!(all[0].contains("exit code 3"), !is_stopping, "{all:?}");
@@ -317,9 +318,9 @@ mod tests {
         ] {
             let mut prompts = PromptTracker::default();
             begun(&mut prompts, &[1]);
-            prompts.hear(&sample(EventKind::SessionStopping, &fields));
+            prompts.apply_event(&sample(EventKind::SessionStopping, &fields));
             let lost = json!({ "prompt": prompt(1), "cause": "it speaks version 9" });
-            let all = answers(&prompts.hear(&sample(EventKind::PromptUndelivered, &lost)));
+            let all = answers(&prompts.apply_event(&sample(EventKind::PromptUndelivered, &lost)));
             assert!(all[0].starts_with("1 -32603") && all[0].contains("version 9"), "{all:?}");
         }
     }
@@ -332,12 +333,12 @@ mod tests {
             let mut again = PromptTracker::default();
             again.wait(prompt(1), RequestId::number(2), Time::from_millis(0), None);
             if sent {
-                prompts.hear(&sending(1, 1));
-                again.hear(&sending(1, 1));
+                prompts.apply_event(&sending(1, 1));
+                again.apply_event(&sending(1, 1));
             }
             prompts.absorb(again);
-            prompts.hear(&sending(1, 1));
-            assert_eq!(answers(&prompts.hear(&ended(1, "end_turn"))).len(), 2);
+            prompts.apply_event(&sending(1, 1));
+            assert_eq!(answers(&prompts.apply_event(&ended(1, "end_turn"))).len(), 2);
             assert!(prompts.is_empty());
         }
     }
@@ -346,12 +347,12 @@ mod tests {
     fn an_agents_own_error_is_passed_on() {
         let mut prompts = PromptTracker::default();
         begun(&mut prompts, &[1]);
-        prompts.hear(&sending(1, 1));
+        prompts.apply_event(&sending(1, 1));
         let error = json!({ "code": -32000, "message": "log in", "data": { "x": 1 } });
         let fields =
             json!({ "turn": turn(1), "stop_reason": "error: log in", "params": error, "failed": true });
         let failed = sample(EventKind::TurnEnded, &fields);
-        let Err(refusal) = &prompts.hear(&failed)[0].outcome else { panic!() };
+        let Err(refusal) = &prompts.apply_event(&failed)[0].outcome else { panic!() };
         assert_eq!(refusal, &RpcRefusal::new(-32000, "log in").with(&json!({ "x": 1 })));
     }
 
@@ -360,10 +361,10 @@ mod tests {
         let mut prompts = PromptTracker::default();
         prompts.wait(prompt(1), RequestId::number(1), Time::from_millis(0), Some(Time::from_millis(10)));
         prompts.wait(prompt(2), RequestId::number(2), Time::from_millis(0), Some(Time::from_millis(20)));
-        prompts.hear(&sending(1, 1));
+        prompts.apply_event(&sending(1, 1));
         assert_eq!(prompts.deadline(), Some(Time::from_millis(10)));
         assert_eq!(prompts.expire(Time::from_millis(10)).len(), 1);
-        assert!(prompts.hear(&ended(1, "end_turn")).is_empty());
+        assert!(prompts.apply_event(&ended(1, "end_turn")).is_empty());
         assert_eq!(prompts.deadline(), Some(Time::from_millis(20)));
     }
 
@@ -380,15 +381,15 @@ mod tests {
                         prompts.wait(prompt(n), RequestId::number(asked), Time::from_millis(0), None);
                         Vec::new()
                     }
-                    2 | 3 => prompts.hear(&sending(n, n % 2)),
-                    4 => prompts.hear(&ended(n % 2, "x")),
-                    5 => prompts.hear(&sample(EventKind::PromptWithdrawn, &json!({ "prompt": prompt(n) }))),
-                    6 => prompts.hear(&sample(EventKind::PromptUndelivered, &json!({ "prompt": prompt(n) }))),
-                    _ => prompts.hear(&stopping("ana")),
+                    2 | 3 => prompts.apply_event(&sending(n, n % 2)),
+                    4 => prompts.apply_event(&ended(n % 2, "x")),
+                    5 => prompts.apply_event(&sample(EventKind::PromptWithdrawn, &json!({ "prompt": prompt(n) }))),
+                    6 => prompts.apply_event(&sample(EventKind::PromptUndelivered, &json!({ "prompt": prompt(n) }))),
+                    _ => prompts.apply_event(&stopping("ana")),
                 };
                 answered.extend(heard);
             }
-            answered.extend(prompts.hear(&sample(EventKind::SessionEnded, &json!({}))));
+            answered.extend(prompts.apply_event(&sample(EventKind::SessionEnded, &json!({}))));
             let mut ids: Vec<String> = answered.iter().map(|one| one.request.to_string()).collect();
             ids.sort();
             ids.dedup();

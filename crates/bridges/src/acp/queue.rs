@@ -1,4 +1,4 @@
-//! The two queues between a client's transport and its connection, each with a bound: whoever puts waits.
+//! The two bounded queues between a client's transport and its connection. At a bound, the sender waits.
 
 use std::sync::Arc;
 
@@ -7,30 +7,30 @@ use tokio_util::sync::CancellationToken;
 
 use intercom_types::{RequestId, SessionId};
 
-/// Messages of a client that wait to be looked at. At the limit, its transport stops reading.
+/// The limit on unprocessed messages of a client. At the limit, its transport stops reading.
 const INBOX: usize = 64;
-/// Messages that wait for a client to read. At the limit, its feeds stop reading the log.
+/// The limit on messages that wait for a client to read. At the limit, its feeds stop reading the log.
 const OUTBOX: usize = 256;
-/// And how long they may be in all; one that is longer goes alone.
+/// The limit on their total size. A longer message takes all of it and passes alone.
 const OUTBOX_BYTES: usize = 8 << 20;
 
-/// The other side has gone.
+/// The other side of the queue was dropped.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
 #[error("the connection is closed")]
 pub struct ConnectionClosed;
 
-/// Where a transport puts what its client says. Dropping it means that the client has gone.
+/// The transport's end for messages of the client. Dropping it disconnects the client.
 #[derive(Debug)]
 pub struct ClientInlet(mpsc::Sender<String>);
 
 impl ClientInlet {
-    /// One message, as it came. Waits while there are many.
+    /// Puts one message; waits while the queue is full.
     pub async fn put(&self, text: String) -> Result<(), ConnectionClosed> {
         self.0.send(text).await.map_err(|_| ConnectionClosed)
     }
 }
 
-/// Where a transport takes what its client is to be told. It ends when the client is shown out.
+/// The transport's end for messages to the client. It ends when the connection is closed from our side.
 #[derive(Debug)]
 pub struct ClientOutlet {
     messages: mpsc::Receiver<ClientMessage>,
@@ -42,7 +42,7 @@ impl ClientOutlet {
         tokio::select! {
             biased;
             () = self.over.cancelled() => {}
-            told = self.messages.recv() => return told,
+            message = self.messages.recv() => return message,
         }
         self.messages.close();
         self.messages.recv().await
@@ -52,15 +52,15 @@ impl ClientOutlet {
 /// One message for a client.
 #[derive(Debug)]
 pub struct ClientMessage {
-    /// One line of JSON.
+    /// The message, one line of JSON.
     pub text: String,
-    /// The session that it is about.
+    /// The session of the message.
     pub session: Option<SessionId>,
-    /// If it is an answer: to which request, and what that asked for.
+    /// The id and method of the request that it answers.
     pub answers: Option<(RequestId, String)>,
-    /// Where the log was when it was made of it.
+    /// The position in the log that a client has reached with this message.
     pub seq: Option<u64>,
-    /// Given back when it has been sent.
+    /// The message's share of [`OUTBOX_BYTES`], returned on drop.
     #[expect(dead_code, reason = "dropping it is its use")]
     room: OwnedSemaphorePermit,
 }
@@ -81,7 +81,7 @@ pub(super) struct MessageMeta {
     pub(super) seq: Option<u64>,
 }
 
-/// Room for one message.
+/// Reserved room for one message.
 #[derive(Debug)]
 pub(super) struct OutboxPermit {
     place: mpsc::OwnedPermit<ClientMessage>,
@@ -96,7 +96,8 @@ impl OutboxPermit {
 }
 
 impl ClientOutbox {
-    /// Room for a message of this size. Waits for as long as the client does not read; nothing is lost if it is dropped.
+    /// Reserves room for a message of this size. Waits while the client does not read. Cancel-safe: the message itself
+    /// is not moved in before there is room.
     pub(super) async fn room(&self, size: usize) -> Result<OutboxPermit, ConnectionClosed> {
         let size = u32::try_from(size.min(OUTBOX_BYTES)).unwrap_or(u32::MAX);
         let bytes = Arc::clone(&self.room).acquire_many_owned(size);
@@ -108,18 +109,19 @@ impl ClientOutbox {
         Ok(OutboxPermit { place, room })
     }
 
-    /// Waits for as long as the client does not read.
+    /// Puts one message; waits while the client does not read.
     pub(super) async fn put(&self, text: String, about: MessageMeta) -> Result<(), ConnectionClosed> {
         self.room(text.len()).await?.put(text, about);
         Ok(())
     }
 
-    /// The client is shown out: it is told what waits by now, and nothing more, whatever else is being made for it.
+    /// Closes the connection from our side: the client still gets the messages that are queued now, and nothing after
+    /// them.
     pub(super) fn close(&self) {
         self.over.cancel();
     }
 
-    /// The transport has gone.
+    /// Waits until the transport has dropped its end.
     pub(super) async fn closed(&self) {
         self.messages.closed().await;
     }
@@ -131,9 +133,9 @@ pub(super) fn inlet() -> (ClientInlet, mpsc::Receiver<String>) {
 }
 
 pub(super) fn outlet() -> (ClientOutbox, ClientOutlet) {
-    let (told, from) = mpsc::channel(OUTBOX);
+    let (messages, from) = mpsc::channel(OUTBOX);
     let (room, over) = (Arc::new(Semaphore::new(OUTBOX_BYTES)), CancellationToken::new());
-    (ClientOutbox { messages: told, room, over: over.clone() }, ClientOutlet { messages: from, over })
+    (ClientOutbox { messages, room, over: over.clone() }, ClientOutlet { messages: from, over })
 }
 
 #[cfg(test)]

@@ -1,4 +1,4 @@
-//! Why a request of a client's was not carried out, as JSON-RPC says it.
+//! Refusals of a client's requests, as JSON-RPC errors.
 
 use serde_json::{Value, json};
 
@@ -6,9 +6,10 @@ use intercom_daemon::ops::{ErrorAttachment, ErrorKind, OpError};
 use intercom_types::{Json, RequestId};
 use intercom_wire::jsonrpc::{self, INTERNAL_ERROR, INVALID_PARAMS, INVALID_REQUEST, RESOURCE_NOT_FOUND};
 
-/// Whoever asked may not do this. Not among the codes that the protocol knows: -32000 would send people to log in.
+/// The code for a missing permission. It is not one of the protocol's codes: -32000 would make clients ask for a
+/// log-in.
 pub(super) const FORBIDDEN: i64 = -32001;
-/// The code of an older profile where newer ones have codes of their own.
+/// The code that an older profile of the protocol has where newer ones have specific codes.
 const SERVER_ERROR: i64 = -32000;
 
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -40,14 +41,14 @@ impl RpcRefusal {
     }
 
     pub(super) fn no_session(id: &str) -> Self {
-        Self::new(RESOURCE_NOT_FOUND, format!("no session is `{id}`")).with(&json!({ "sessionId": id }))
+        Self::new(RESOURCE_NOT_FOUND, format!("there is no session `{id}`")).with(&json!({ "sessionId": id }))
     }
 
     pub(super) fn is_no_session(&self) -> bool {
         self.code == RESOURCE_NOT_FOUND
     }
 
-    /// Converts an error of one of our agents, unchanged where it can be read.
+    /// Converts an error of an agent; code, message and data stay unchanged if they can be read.
     pub(super) fn of_agent(error: &Json) -> Self {
         let Ok(read) = serde_json::from_str::<Value>(error.as_str()) else {
             return Self::internal("the agent failed");
@@ -58,7 +59,7 @@ impl RpcRefusal {
     }
 
     /// Returns the refusal with the codes that a client without a connection expects.
-    pub(super) fn in_old_words(self) -> Self {
+    pub(super) fn with_legacy_codes(self) -> Self {
         let code = match self.code {
             FORBIDDEN | RESOURCE_NOT_FOUND => SERVER_ERROR,
             INTERNAL_ERROR if self.is_too_many() => SERVER_ERROR,
@@ -84,7 +85,7 @@ impl From<OpError> for RpcRefusal {
             return Self::of_agent(&Json::of(theirs));
         }
         let code = match error.kind {
-            // The request was in order.
+            // The request was valid; the agent's program failed.
             ErrorKind::Unprocessable if error.code == "spawn_failed" => INTERNAL_ERROR,
             ErrorKind::Invalid | ErrorKind::Unprocessable => INVALID_PARAMS,
             ErrorKind::Forbidden => FORBIDDEN,

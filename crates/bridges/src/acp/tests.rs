@@ -277,7 +277,7 @@ fn what_is_set_is_not_mistaken_for_what_is_said() {
 
 #[test]
 fn older_clients_hear_older_codes() {
-    let old = |refusal: RpcRefusal| refusal.in_old_words().code;
+    let old = |refusal: RpcRefusal| refusal.with_legacy_codes().code;
     assert_eq!(old(RpcRefusal::no_session("x")), -32000);
     assert_eq!(old(RpcRefusal::params("x")), -32602);
     assert_eq!(old(RpcRefusal::internal("x").with(&json!({ "code": "too_many_sessions" }))), -32000);

@@ -1,11 +1,36 @@
-//! The ways in: what a client may speak to get here. Each of them only moves texts between a client and its connection.
+//! Transports of ACP clients. A transport moves texts between a client and its connection and interprets as little of
+//! them as possible.
 //!
 //! ```text
-//!   GET /acp, upgraded ───────────────► socket ─────────┐
-//!   POST, GET, DELETE /acp ───────────► http ──► hub ───┼─► connection
-//!   POST /acp/rpc, GET /acp/sse ──────► pair ──► hub ───┤
-//!   POST /acp on its own, GET /acp/events ────► alone ──┘
+//!   GET /acp, upgraded ───────────────► socket ────────────────────────────┐
+//!   POST, GET, DELETE /acp ───────────► http ─────────► http_connection ───┼─► ClientInlet ─► connection
+//!   POST /acp/rpc, GET /acp/sse ──────► named_client ─► http_connection ───┤   ClientOutlet ◄─
+//!   POST /acp on its own, GET /acp/events ───────────► stateless ──────────┘
 //! ```
+//!
+//! # Theory of operation
+//!
+//! *Ownership.* Each client has one connection task (`acp::connection`), which owns its requests and feeds. The
+//! transport owns the bytes. They share two bounded queues (`acp::queue`): the inlet holds 64 messages of the client,
+//! the outlet 256 messages or 8 MiB for it. A full inlet makes the transport stop reading; a full outlet makes the
+//! client's feeds stop reading the log. Nothing is dropped in between.
+//!
+//! *Tasks.* A WebSocket has one task that reads, writes and pings. An HTTP connection has one task that moves messages
+//! from the outlet into the queues of its streams (`stream_queues`); each open stream reads its queue from its own
+//! response body. A stateless request has no task: its response body reads the outlet.
+//!
+//! *Bounds.* `max_connections` limits all transports together; a [`ConnectionSlot`] is one of them, returned on drop. A
+//! connection receives 8 bodies at a time, holds 1024 messages or 4 MiB for its streams, and keeps the last 512
+//! messages or 256 KiB that it sent for replay. A client may open 16 streams for sessions that have no messages yet.
+//!
+//! *Order.* The outlet is one sequence. A WebSocket sends it as it is. Over HTTP each message goes to the stream of its
+//! session or of the connection, in sequence within a stream; streams are independent, with one exception: the answer
+//! to `session/load` or `session/resume` waits until the session's stream has taken the history before it.
+//!
+//! *Nothing is lost.* A message leaves a stream queue only with an id, and stays in the replay buffer. A stream that
+//! reconnects with `Last-Event-ID` gets everything after that id; if that is no longer complete, it gets a 410 and
+//! loads the session again, because the log has everything. If the connection ends from our side, its streams still
+//! send what is queued; if the client closes it or stays idle too long, the queues are cleared.
 
 use std::collections::HashMap;
 use std::sync::atomic::Ordering;
@@ -37,7 +62,7 @@ use intercom_daemon::config::AcpServerConfig;
 use intercom_daemon::ops::Caller;
 use intercom_types::{OnClientLeft, Role};
 
-/// The names of a connection and of one of its sessions, in requests and answers.
+/// The headers with the id of a connection and of one of its sessions, in requests and answers.
 const CONNECTION: &str = "acp-connection-id";
 const SESSION: &str = "acp-session-id";
 
@@ -45,50 +70,55 @@ const SESSION: &str = "acp-session-id";
 #[derive(Debug, Clone)]
 struct TransportState {
     acp: AcpBridge,
-    connections: Arc<Mutex<HashMap<ConnectionKey, Arc<HttpConnection>>>>, // for a look or a change
+    /// The connections over HTTP. A WebSocket needs no entry: it is its own name. Locked only for one lookup or change.
+    connections: Arc<Mutex<HashMap<ConnectionKey, Arc<HttpConnection>>>>,
 }
 
 /// The key of a connection over HTTP.
 #[derive(Debug, Clone, PartialEq, Eq, Hash)]
 enum ConnectionKey {
+    /// The random id that `initialize` returned.
     Given(String),
-    /// By a person, with a role.
+    /// The person, the role, and the client's own name. The first two are a part of the key, so that two people who
+    /// choose the same name get two connections.
     Chosen(String, Role, String),
 }
 
 impl AcpBridge {
-    pub fn router<S: Clone + Send + Sync + 'static>(&self, conditions: &HealthRegistry) -> Router<S> {
-        let door = TransportState { acp: self.clone(), connections: Arc::default() };
-        let figures = Arc::clone(&self.0.metrics);
-        conditions.ask("acp", move || figures.condition());
+    pub fn router<S: Clone + Send + Sync + 'static>(&self, health: &HealthRegistry) -> Router<S> {
+        let state = TransportState { acp: self.clone(), connections: Arc::default() };
+        let metrics = Arc::clone(&self.0.metrics);
+        health.ask("acp", move || metrics.condition());
         Router::new()
             .route("/acp", get(listen).post(http::post).delete(http::delete))
             .route("/acp/rpc", post(named_client::post))
             .route("/acp/sse", get(named_client::listen))
             .route("/acp/events", get(stateless::events))
-            .layer(DefaultBodyLimit::disable()) // each has its own
-            .layer(from_fn_with_state(door.clone(), require_enabled))
-            .with_state(door)
+            .layer(DefaultBodyLimit::disable()) // `read_message` enforces max_message_bytes
+            .layer(from_fn_with_state(state.clone(), require_enabled))
+            .with_state(state)
     }
 }
 
-async fn require_enabled(State(door): State<TransportState>, request: Request, next: Next) -> Response {
-    if door.settings().enabled {
+async fn require_enabled(State(state): State<TransportState>, request: Request, next: Next) -> Response {
+    // Read with every request: a reload that turns clients off takes effect without a restart.
+    if state.settings().enabled {
         return next.run(request).await;
     }
-    ApiError::new(StatusCode::NOT_FOUND, "not_found", "ACP clients are not taken here: see [seats] enabled")
+    ApiError::new(StatusCode::NOT_FOUND, "not_found", "ACP clients are turned off: see [seats] enabled")
         .into_response()
 }
 
 async fn listen(
-    State(door): State<TransportState>,
+    State(state): State<TransportState>,
     KnownCaller(caller): KnownCaller,
     request: Request,
 ) -> Result<Response, ApiError> {
+    // Both transports share this address in the protocol; only the upgrade header tells them apart.
     if has_header_token(request.headers(), header::UPGRADE, "websocket") {
-        return socket::open(door, caller, request);
+        return socket::open(state, caller, request);
     }
-    http::listen(&door, caller, request.headers())
+    http::listen(&state, caller, request.headers())
 }
 
 impl TransportState {
@@ -96,68 +126,76 @@ impl TransportState {
         self.acp.0.ops.supervisor().config().seats.clone()
     }
 
-    /// One of the connections that there may be.
+    /// Reserves one of `max_connections` connections.
     fn slot(&self) -> Result<ConnectionSlot, ApiError> {
-        let most = self.settings().max_connections;
+        let limit = self.settings().max_connections;
         let slot = ConnectionSlot(Arc::clone(&self.acp.0.metrics));
-        // Counted from here on, and given back if it was one too many.
-        if slot.0.connections.fetch_add(1, Ordering::Relaxed) < most {
+        // Counted before it is checked: two that arrive together must not both take the last one. Dropping the slot
+        // takes the count back.
+        if slot.0.connections.fetch_add(1, Ordering::Relaxed) < limit {
             return Ok(slot);
         }
-        let message = format!("{most} ACP clients are connected, and no more are taken");
+        let message = format!("{limit} ACP clients are connected, which is the maximum");
         Err(ApiError::new(StatusCode::SERVICE_UNAVAILABLE, "too_many_connections", message)
-            .hint("close one, or raise max_connections under [seats] in the configuration"))
+            .hint("disconnect one, or raise max_connections under [seats] in the configuration"))
     }
 
     fn lock_connections(&self) -> MutexGuard<'_, HashMap<ConnectionKey, Arc<HttpConnection>>> {
         self.connections.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Somebody else's is as unknown as one that there is not.
+    /// Finds a connection of this caller. Somebody else's gets the same error as an unknown one, so that an answer does
+    /// not confirm a guessed id.
     fn find(&self, name: &ConnectionKey, caller: &Caller) -> Result<Arc<HttpConnection>, ApiError> {
-        self.lock_connections().get(name).filter(|hub| hub.is_of(caller)).cloned().ok_or_else(http::gone)
+        self.lock_connections()
+            .get(name)
+            .filter(|connection| connection.is_of(caller))
+            .cloned()
+            .ok_or_else(http::connection_closed)
     }
 
     fn find_or_open(
         &self,
         name: ConnectionKey,
         caller: &Caller,
-        manner: ConnectOptions,
+        options: ConnectOptions,
     ) -> Result<Arc<HttpConnection>, ApiError> {
-        let mut hubs = self.lock_connections();
-        if let Some(hub) = hubs.get(&name) {
-            return Ok(Arc::clone(hub));
+        // One lock over lookup and insert: the client's POST and GET may arrive together, and must share a connection.
+        let mut connections = self.lock_connections();
+        if let Some(connection) = connections.get(&name) {
+            return Ok(Arc::clone(connection));
         }
         let slot = self.slot()?;
-        let (inlet, outlet) = self.acp.connect(caller.clone(), manner);
-        let hub = HttpConnection::new(caller, inlet, Arc::clone(&self.acp.0.metrics), true);
-        hubs.insert(name.clone(), Arc::clone(&hub));
-        drop(hubs);
-        self.run(name, Arc::clone(&hub), outlet, slot);
-        Ok(hub)
+        let (inlet, outlet) = self.acp.connect(caller.clone(), options);
+        let connection = HttpConnection::new(caller, inlet, Arc::clone(&self.acp.0.metrics), true);
+        connections.insert(name.clone(), Arc::clone(&connection));
+        // Released first: the task takes the lock when it ends.
+        drop(connections);
+        self.run(name, Arc::clone(&connection), outlet, slot);
+        Ok(connection)
     }
 
     fn register(
         &self,
         name: ConnectionKey,
-        hub: Arc<HttpConnection>,
+        connection: Arc<HttpConnection>,
         outlet: ClientOutlet,
         slot: ConnectionSlot,
     ) {
-        self.lock_connections().insert(name.clone(), Arc::clone(&hub));
-        self.run(name, hub, outlet, slot);
+        self.lock_connections().insert(name.clone(), Arc::clone(&connection));
+        self.run(name, connection, outlet, slot);
     }
 
     fn forget(&self, name: &ConnectionKey) {
         self.lock_connections().remove(name);
     }
 
-    /// It ends with the client, and with the daemon, which ends its outlet.
+    /// Runs the connection in a task of its own. It ends with the client, or with the daemon, which ends the outlet.
     fn run(&self, name: ConnectionKey, hub: Arc<HttpConnection>, outlet: ClientOutlet, slot: ConnectionSlot) {
         let (door, idle) = (self.clone(), self.settings().idle());
         self.acp.0.tasks.spawn(async move {
             hub.run(outlet, idle).await;
-            // A newer one may have this name already.
+            // After a DELETE the client may have opened a new connection under this key: that one stays.
             let mut hubs = door.lock_connections();
             if hubs.get(&name).is_some_and(|known| Arc::ptr_eq(known, &hub)) {
                 hubs.remove(&name);
@@ -167,6 +205,7 @@ impl TransportState {
     }
 }
 
+/// One of `max_connections`, released on drop.
 #[derive(Debug)]
 struct ConnectionSlot(Arc<super::metrics::ClientMetrics>);
 
@@ -184,14 +223,14 @@ struct ConnectQuery {
     attach: Option<String>,
     on_close: Option<OnClientLeft>,
     relay: Option<u8>,
-    /// For two of the addresses.
+    /// The client's own name, for `/acp/rpc` and `/acp/sse`.
     client_id: Option<String>,
 }
 
 impl ConnectQuery {
     fn read(uri: &Uri) -> Result<Self, ApiError> {
-        let wishes = axum::extract::Query::try_from_uri(uri);
-        wishes.map(|wishes| wishes.0).map_err(|rejection| ApiError::bad_request(rejection.body_text()))
+        let query = axum::extract::Query::try_from_uri(uri);
+        query.map(|query| query.0).map_err(|rejection| ApiError::bad_request(rejection.body_text()))
     }
 
     fn into_options(self) -> Result<ConnectOptions, ApiError> {
@@ -217,7 +256,7 @@ fn new_name() -> String {
 }
 
 /// Returns true if a header contains this token.
-fn has_header_token(headers: &HeaderMap, name: header::HeaderName, word: &str) -> bool {
-    let said = headers.get_all(name).iter().filter_map(|value| value.to_str().ok());
-    said.flat_map(|value| value.split(',')).any(|value| value.trim().eq_ignore_ascii_case(word))
+fn has_header_token(headers: &HeaderMap, name: header::HeaderName, token: &str) -> bool {
+    let values = headers.get_all(name).iter().filter_map(|value| value.to_str().ok());
+    values.flat_map(|value| value.split(',')).any(|value| value.trim().eq_ignore_ascii_case(token))
 }

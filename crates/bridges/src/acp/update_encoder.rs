@@ -1,7 +1,7 @@
-//! The log of a session, in the words of the protocol. Pure: an event in, messages out.
+//! The encoder of a session's log for ACP clients. Pure: an event in, messages out.
 //!
-//! What an agent said that speaks the protocol itself passes as it came. What agents of our own protocol say is put into
-//! its words: messages, plans and tool calls.
+//! Updates of agents that speak ACP pass unchanged. Messages of agents with our own protocol become ACP messages, plans
+//! and tool calls.
 
 use std::collections::VecDeque;
 
@@ -18,7 +18,7 @@ mod turn;
 
 use turn::TurnFilter;
 
-/// Tool calls whose beginning was told; a later one is told as a beginning again.
+/// The limit on remembered tool calls. An update of an older call is sent as a new call again.
 const MAX_CALLS: usize = 1000;
 
 #[derive(Debug)]
@@ -61,9 +61,9 @@ impl UpdateEncoder {
         self.encode(logged.seq, &logged.event())
     }
 
-    /// The same of an event that was read already.
+    /// The same as [`Self::encode_logged`], for a parsed event.
     pub(super) fn encode(&mut self, seq: u64, event: &Event) -> Vec<String> {
-        self.turn.hear(event);
+        self.turn.apply_event(event);
         match event {
             Event::Update(message) if self.hosted && self.turn.is_suppressed(message) => Vec::new(),
             Event::Status(_) | Event::Heartbeat(_) | Event::Update(_)
@@ -76,7 +76,7 @@ impl UpdateEncoder {
             }
             Event::Update(message) => self.tool(seq, message),
             Event::Status(message) => {
-                vec![self.says(&format!("{}\n", message.status_text().unwrap_or_default()))]
+                vec![self.text_chunk(&format!("{}\n", message.status_text().unwrap_or_default()))]
             }
             Event::Heartbeat(message) => self.heartbeat(message),
             Event::UnknownMessage(unknown) if self.hosted => self.extension(unknown).into_iter().collect(),
@@ -102,12 +102,14 @@ impl UpdateEncoder {
                 let has_failed = ["failed", "error"].contains(&outcome.as_str());
                 vec![self.call_after(*clearance, if has_failed { "failed" } else { "completed" }, None)]
             }
-            Event::QuestionAsked(asked) if !self.hosted => vec![self.says(&format!("{}\n", asked.text))],
+            Event::QuestionAsked(asked) if !self.hosted => {
+                vec![self.text_chunk(&format!("{}\n", asked.text))]
+            }
             Event::SpendCapped(capped) => {
-                vec![self.says(&format!("[intercom] No new turn begins: {}\n", capped.why))]
+                vec![self.text_chunk(&format!("[intercom] No new turn begins: {}\n", capped.why))]
             }
             Event::LimitReached(_) if !self.hosted => {
-                vec![self.says("[intercom] The agent waits for its service.\n")]
+                vec![self.text_chunk("[intercom] The agent is waiting for its service.\n")]
             }
             _ => Vec::new(),
         }
@@ -117,7 +119,7 @@ impl UpdateEncoder {
         client_messages::update(&self.session, update)
     }
 
-    pub(super) fn says(&self, text: &str) -> String {
+    pub(super) fn text_chunk(&self, text: &str) -> String {
         let content = json!({ "type": "text", "text": text });
         self.update(&json!({ "sessionUpdate": "agent_message_chunk", "content": content }))
     }
@@ -140,7 +142,7 @@ impl UpdateEncoder {
         blocks.iter().map(chunk).collect()
     }
 
-    /// The agent is sent this prompt. If it says it back, that is not told.
+    /// Notes a prompt to the agent. If the agent echoes it, the client does not receive the echo.
     pub(super) fn note_prompt(&mut self, content: &Json) {
         self.turn.add_prompt(content);
     }
@@ -153,15 +155,15 @@ impl UpdateEncoder {
         self.update(&json!({ "sessionUpdate": "config_option_update", "configOptions": options }))
     }
 
-    /// Notifications that the agent and its client may know, and we do not.
+    /// Forwards an extension notification (`_…`), which agent and client may know and we do not.
     fn extension(&self, unknown: &UnknownMessage) -> Option<String> {
-        let said: ExtensionMessage = serde_json::from_str(unknown.message.as_str()).ok()?;
-        if said.id.is_some() || !said.method.starts_with('_') {
+        let message: ExtensionMessage = serde_json::from_str(unknown.message.as_str()).ok()?;
+        if message.id.is_some() || !message.method.starts_with('_') {
             return None;
         }
         Some(client_messages::forwarded_notification(
-            &said.method,
-            &said.params.unwrap_or_else(|| Json::trusted("{}")),
+            &message.method,
+            &message.params.unwrap_or_else(|| Json::trusted("{}")),
             &self.session,
         ))
     }
@@ -210,7 +212,7 @@ impl UpdateEncoder {
         false
     }
 
-    /// The news of a clearance of an agent of our own protocol, which is a call of a tool to the client.
+    /// Returns an update of a clearance, which a client of an agent with our own protocol sees as a tool call.
     fn call_after(&self, clearance: ClearanceId, status: &str, words: Option<&str>) -> String {
         let mut update =
             json!({ "sessionUpdate": "tool_call_update", "toolCallId": clearance, "status": status });
@@ -229,7 +231,7 @@ pub(super) enum ControlKind {
     Options,
 }
 
-/// Most updates say nothing of that, and are not looked at twice.
+/// Returns the kind of setting that an update changes. Most change none, and are not parsed.
 pub(super) fn control(params: &Json) -> Option<ControlKind> {
     #[derive(Deserialize)]
     struct ControlParams {
@@ -251,7 +253,7 @@ pub(super) fn control(params: &Json) -> Option<ControlKind> {
     }
 }
 
-/// The kind of a tool, by what our own protocol calls it.
+/// Returns the ACP kind of a tool of our own protocol.
 pub(super) fn kind(tool: Option<&str>) -> &'static str {
     match tool {
         Some("read" | "read_file") => "read",
@@ -266,7 +268,7 @@ pub(super) fn kind(tool: Option<&str>) -> &'static str {
     }
 }
 
-/// Reads a message of an agent; one that is not as it should be says nothing.
+/// Reads a message of an agent; an invalid one gives the default.
 fn read<T: Default + for<'de> Deserialize<'de>>(RawMessage(json): &RawMessage) -> T {
     serde_json::from_str(json.as_str()).unwrap_or_default()
 }

@@ -6,7 +6,7 @@
 //!   TCP ── Host and Origin checked ── bearer token ─────────┤
 //!                                  └─ cookie of the console ┘
 //! ```
-//! A process below one of our shims is an agent, whoever it runs as and whatever token it holds: it may do nothing here.
+//! A process below one of our shims is an agent, whatever its user and its token: it gets no access.
 
 use std::net::SocketAddr;
 use std::sync::{Arc, OnceLock};
@@ -37,7 +37,7 @@ pub(super) use lookups::{OwnerLookups, UnixClient};
 pub use peer::Peer;
 pub(super) use peer::PeerRecognition;
 
-/// The caller of a request, for endpoints that somebody must be known for.
+/// The caller of a request, for endpoints that need one.
 pub(crate) struct KnownCaller(pub(crate) Caller);
 
 impl<S: Send + Sync> FromRequestParts<S> for KnownCaller {
@@ -54,14 +54,14 @@ fn unknown() -> ApiError {
     )
 }
 
-/// Whoever cannot be told from an agent is taken for one.
+/// The refusal of a process that may be an agent, because it cannot be inspected.
 fn unknown_process() -> ApiError {
-    let message = "the process that opened this connection has gone or cannot be seen";
+    let message = "the process that opened this connection has exited or cannot be inspected";
     ApiError::new(StatusCode::FORBIDDEN, "unknown_process", message)
 }
 
-/// Finds out who asks, once per request, before anything else is looked at. Nobody is let in as nobody: only an endpoint
-/// that says so takes them.
+/// Identifies the caller, once per request and before anything else. Requests without a caller reach only the endpoints
+/// that allow it.
 pub(super) async fn identify(
     State(api): State<ApiBridge>,
     ConnectInfo(peer): ConnectInfo<Peer>,
@@ -84,7 +84,7 @@ pub(super) async fn identify(
     next.run(request).await
 }
 
-/// Lets through who has at least this role.
+/// Lets callers with at least this role through.
 pub(super) async fn require(
     State((api, least)): State<(ApiBridge, RequiredRole)>,
     request: Request,
@@ -100,7 +100,7 @@ pub(super) async fn require(
     }
 }
 
-/// Whatever is answered to a viewer, what looks like a secret is not in it. Streams see to that themselves.
+/// Redacts every answer to a viewer. Streams redact themselves.
 async fn without_secrets(response: Response) -> Response {
     let kind = response.headers().get(header::CONTENT_TYPE).and_then(|kind| kind.to_str().ok());
     if !kind.is_some_and(|kind| kind.starts_with("application/json")) {
@@ -113,7 +113,7 @@ async fn without_secrets(response: Response) -> Response {
     let hiding =
         tokio::task::spawn_blocking(move || redact_json(&String::from_utf8_lossy(&bytes)).text.into_owned());
     let Ok(text) = hiding.await else {
-        return ApiError::internal("the answer could not be checked").into_response();
+        return ApiError::internal("the answer could not be redacted").into_response();
     };
     parts.headers.remove(header::CONTENT_LENGTH);
     Response::from_parts(parts, Body::from(text))
@@ -126,10 +126,10 @@ impl ApiBridge {
         client: Option<&Arc<UnixClient>>,
         recognition: &PeerRecognition,
     ) -> Result<Option<Caller>, ApiError> {
-        // Before anything is looked up: a user who may not come in costs nothing.
+        // Before any lookup: a user without access costs nothing.
         let (name, role) = self.user_of_socket(uid)?;
-        // The one who connected speaks for the connection, with every request: a process that was handed the socket does not
-        // act for one that has exited.
+        // The process that connected counts for every request of the connection: a process that inherits the socket
+        // does not act for one that has exited.
         let Some(client) = client.filter(|client| !client.has_exited()) else {
             return Err(unknown_process());
         };
@@ -155,7 +155,7 @@ impl ApiBridge {
                 if self.0.users_refused.is_news(uid, Time::now()) {
                     tracing::warn!(
                         uid,
-                        "a stranger was refused; further ones within a minute are not logged"
+                        "a user without access was refused; further refusals within a minute are not logged"
                     );
                 }
                 let message = "only the daemon's own user and configured operators may use this socket";
@@ -206,14 +206,14 @@ impl ApiBridge {
         Ok(Some(Caller { name: token.name, role, via, local: false, revoked: gone, until, web: None }))
     }
 
-    /// A person's role is the most that any of their tokens or sessions gives.
+    /// Returns the highest role of any of a person's tokens and sessions.
     fn bounded(&self, name: &str, role: Role) -> Role {
         let config = self.supervisor().config();
         let known = config.operators.iter().find(|operator| operator.name == name);
         known.map_or(role, |operator| role.min(operator.role()))
     }
 
-    /// The daemon's own user, as the socket knows them.
+    /// Returns the name of the daemon's own user, as on the socket.
     pub(super) fn owner(&self) -> (String, Role) {
         let uid = Uid::effective().as_raw();
         let config = self.supervisor().config();
@@ -222,14 +222,14 @@ impl ApiBridge {
             .map_or_else(|| (own_name(), Role::Admin), |operator| (operator.name.clone(), operator.role()))
     }
 
-    /// Looked at once for each connection.
+    /// Checks that the process at the other end is no agent; once per connection.
     pub(super) async fn refuse_agents(
         &self,
         from: SocketAddr,
         local: SocketAddr,
         recognition: &PeerRecognition,
     ) -> Result<(), ApiError> {
-        // Whoever gets here has shown a token, a cookie or a code. Their connection does not make way for others meanwhile.
+        // The caller has presented a token, a cookie or a code: the connection is not closed to make room for others.
         recognition.recognise();
         match recognition.owner(self.0.lookups.owner_of_tcp(from, local)).await {
             ProcessOwner::Nobody => Ok(()),
@@ -237,7 +237,7 @@ impl ApiBridge {
         }
     }
 
-    /// An agent that calls us is refused and written down, whatever it wanted.
+    /// Refuses and records a call of an agent.
     async fn refuse_process(&self, owner: ProcessOwner, via: &str) -> ApiError {
         let session = match owner {
             ProcessOwner::To(session) => Some(session),
@@ -246,13 +246,13 @@ impl ApiBridge {
         };
         let name = session.map_or_else(|| "another daemon".to_owned(), |session| session.to_string());
         tracing::debug!(session.id = name, "an agent called the API and was refused");
-        // Once in a while: an agent in a loop must not fill what is never removed.
+        // Only once in a while: an agent in a loop must not fill the audit, which is never trimmed.
         if self.0.agents_refused.is_news(session, Time::now()) {
             let data = Json::of(&json!({ "session": session, "via": via }));
             self.ops().record("access.from_agent", &format!("{AGENT_PREFIX}{name}"), session, data).await;
         }
         ApiError::new(StatusCode::FORBIDDEN, "from_agent", "a process of a session may not use this API")
-            .hint("agents ask through their own protocol; people decide")
+            .hint("an agent requests clearances through its own protocol")
     }
 
     pub(super) async fn refuse_token(&self, from: SocketAddr) -> ApiError {
@@ -280,7 +280,7 @@ fn bearer(header: &str) -> Option<&str> {
     scheme.eq_ignore_ascii_case("bearer").then_some(secret)
 }
 
-/// Our own name, which is asked for with every request on the socket.
+/// Returns the name of a user. Our own is cached, because every request on the socket needs it.
 fn own_name() -> String {
     static NAME: OnceLock<String> = OnceLock::new();
     NAME.get_or_init(|| user_name(Uid::effective().as_raw())).clone()

@@ -1,4 +1,4 @@
-//! The audit, for those who ask who allowed what.
+//! The audit over the API.
 
 use axum::Json;
 use axum::extract::State;
@@ -20,9 +20,9 @@ pub(super) struct AuditQuery {
     after: Option<u64>,
     /// Rows before this one, newest first.
     before: Option<u64>,
-    /// Not before this time, RFC 3339.
+    /// Rows from this time on, RFC 3339.
     since: Option<String>,
-    /// A session's id; also of one that retention has removed.
+    /// A session's id, even if retention has removed the session.
     session: Option<String>,
     limit: Option<usize>,
 }
@@ -30,7 +30,7 @@ pub(super) struct AuditQuery {
 #[derive(Debug, Serialize, JsonSchema)]
 pub(super) struct AuditPage {
     items: Vec<AuditView>,
-    /// What to ask for `after` this, or `before` it.
+    /// The value of `after`, or of `before`, for the next page.
     next: Option<u64>,
 }
 
@@ -39,7 +39,7 @@ pub(super) async fn list(
     StrictQuery(query): StrictQuery<AuditQuery>,
 ) -> Result<Json<AuditPage>, ApiError> {
     if query.after.is_some() && query.before.is_some() {
-        return Err(ApiError::bad_request("at most one of `after` and `before` is possible"));
+        return Err(ApiError::bad_request("`after` and `before` exclude each other"));
     }
     let since = match &query.since {
         None => None,
@@ -49,7 +49,7 @@ pub(super) async fn list(
     };
     let session = match &query.session {
         None => None,
-        // A whole id stands for itself: its session may be gone long since.
+        // A complete id needs no lookup: its session may have been removed.
         Some(typed) => Some(match typed.parse() {
             Ok(id) => id,
             Err(_) => api.ops().session_record(typed).await?.id,
@@ -64,15 +64,15 @@ pub(super) async fn list(
 
 #[derive(Debug, Serialize, JsonSchema)]
 pub(super) struct VerifiedView {
-    /// Whether nothing is wrong.
+    /// True if no problem was found.
     whole: bool,
     rows: u64,
-    /// Hash of the last row. Kept elsewhere, it shows later that nothing before it was rewritten.
+    /// The hash of the last row. Stored elsewhere, it proves later that no row before it was rewritten.
     head: String,
     problems: Vec<ProblemView>,
-    /// Restores from a backup, with the rows that are missing since.
+    /// Restores from a backup, with the rows that are missing because of them.
     notes: Vec<ProblemView>,
-    /// Lines of the anchor file that were compared.
+    /// The number of compared lines of the anchor file.
     anchors: u64,
 }
 

@@ -1,4 +1,4 @@
-//! Copies of the database: one at a time, and only for as long as somebody waits for it.
+//! Copies of the database: one at a time, and only while the caller waits.
 
 use std::path::PathBuf;
 use std::sync::{Arc, Mutex, PoisonError, Weak};
@@ -17,9 +17,9 @@ use super::extract::{JsonBody, NoFields, StrictQuery};
 use intercom_store::BackupJob;
 use intercom_types::Json as Raw;
 
-/// The copy that is being made. Each keeps a read transaction open, so there is one at most.
+/// The running backup. Each keeps a read transaction open, so there is at most one. Locked only for one lookup.
 #[derive(Debug, Default)]
-pub(super) struct RunningBackup(Mutex<Weak<BackupJob>>); // for the moment of a look
+pub(super) struct RunningBackup(Mutex<Weak<BackupJob>>);
 
 impl RunningBackup {
     fn get(&self) -> Option<Arc<BackupJob>> {
@@ -42,7 +42,7 @@ impl RunningBackup {
 #[serde(deny_unknown_fields)]
 pub(super) struct BackupRequest {
     path: PathBuf,
-    /// Replace a file that exists, once the new one is complete.
+    /// Replaces an existing file, once the new one is complete.
     #[serde(default)]
     replace: bool,
 }
@@ -52,7 +52,7 @@ pub(super) struct BackupRequest {
 pub(super) struct BackupResult {
     path: PathBuf,
     bytes: u64,
-    /// How much the write-ahead log grew during the copy.
+    /// The growth of the write-ahead log during the copy, in bytes.
     log_growth_bytes: u64,
 }
 
@@ -66,12 +66,12 @@ pub(super) async fn backup(
         return Err(ApiError::bad_request("path must be absolute"));
     }
     if path.exists() && !replace {
-        return Err(ApiError::conflict("exists", format!("{} exists already", path.display())));
+        return Err(ApiError::conflict("exists", format!("{} already exists", path.display())));
     }
     let keep_free = api.supervisor().config().limits.min_free_disk_bytes();
     let job = api.0.backup.begin(BackupJob::new(path.clone(), replace, keep_free))?;
     let waiting = HangUpLogger(&path);
-    // A caller that hangs up drops this, and a daemon that stops does; either ends the copy.
+    // A caller that hangs up drops this future, and a stop of the daemon cancels it; both end the copy.
     let done = api.0.closing.run_until_cancelled(api.store().backup(job)).await;
     std::mem::forget(waiting);
     let Some(done) = done else {
@@ -86,18 +86,18 @@ pub(super) async fn backup(
     Ok(Json(BackupResult { path, bytes: done.bytes, log_growth_bytes: done.log_growth }))
 }
 
-/// A caller that waits for its backup; dropped before the end, it has hung up.
+/// A guard for a waiting caller. Dropped before the end, it logs that the caller has hung up.
 struct HangUpLogger<'a>(&'a std::path::Path);
 
 impl Drop for HangUpLogger<'_> {
     fn drop(&mut self) {
-        tracing::info!(path = %self.0.display(), "the caller of a backup has hung up: it is given up");
+        tracing::info!(path = %self.0.display(), "the caller of a backup has hung up; the backup is cancelled");
     }
 }
 
 #[derive(Debug, Serialize, JsonSchema)]
 pub(super) struct BackupState {
-    /// The backup that is being made.
+    /// The running backup.
     running: Option<BackupProgress>,
 }
 
@@ -105,7 +105,7 @@ pub(super) struct BackupState {
 struct BackupProgress {
     path: PathBuf,
     copied_bytes: u64,
-    /// 0 until it is known.
+    /// The total; 0 until it is known.
     total_bytes: u64,
 }
 

@@ -1,4 +1,4 @@
-//! The web console's files, embedded in the binary, and the headers that keep a page to what is its own.
+//! The web console's files, embedded in the binary, and the headers that confine its pages.
 
 use std::sync::{LazyLock, OnceLock};
 
@@ -14,7 +14,7 @@ use super::{no_such_method, no_such_path};
 use crate::compress::{GZIP, accepts_gzip, gzip};
 use intercom_types::hex;
 
-/// Nothing but our own files; nobody may frame us, and a form or a base leads nowhere else.
+/// The content security policy: only our own files, no framing, and no forms or base addresses elsewhere.
 const POLICY: &str = "default-src 'none'; script-src 'self'; style-src 'self'; img-src 'self' data:; \
      connect-src 'self'; font-src 'self'; manifest-src 'self'; base-uri 'none'; form-action 'self'; \
      frame-ancestors 'none'; require-trusted-types-for 'script'; trusted-types 'none'";
@@ -25,7 +25,7 @@ macro_rules! files {
     };
 }
 
-/// Each by the path that it is served at.
+/// The files by the path at which they are served.
 const FILES: &[(&str, &[u8])] = files![
     "/index.html",
     "/style.css",
@@ -91,11 +91,11 @@ struct ConsoleFile {
     path: &'static str,
     kind: &'static str,
     plain: EncodedFile,
-    /// Made for the first browser that asks.
+    /// Created for the first browser that asks.
     packed: OnceLock<EncodedFile>,
 }
 
-/// The bytes of a file as they are sent, with the tag of just these.
+/// The bytes of a file as sent, with their tag.
 struct EncodedFile {
     bytes: Bytes,
     tag: HeaderValue,
@@ -128,7 +128,7 @@ fn kind(path: &str) -> &'static str {
     }
 }
 
-/// Whatever is not the API: a file of the console, or nothing.
+/// Serves the console's files for every path outside of the API.
 pub(super) async fn serve(request: Request) -> Response {
     let (parts, _) = request.into_parts();
     let path = if parts.uri.path() == "/" { "/index.html" } else { parts.uri.path() };
@@ -148,7 +148,7 @@ fn answer(file: &ConsoleFile, headers: &HeaderMap) -> Response {
     } else {
         &file.plain
     };
-    // Asked about each time: after an upgrade no page runs on half of the old files.
+    // Revalidated each time: after an upgrade no page may mix old and new files.
     let about = [
         (header::ETAG, form.tag.clone()),
         (header::VARY, HeaderValue::from_static("accept-encoding")),
@@ -168,7 +168,7 @@ fn answer(file: &ConsoleFile, headers: &HeaderMap) -> Response {
     response
 }
 
-/// For every answer: no browser guesses what it is, shows it to another page, or keeps what an agent said.
+/// Sets the headers of every answer: no browser may guess its type, show it to another page, or cache agent text.
 pub(super) async fn protect(mut response: Response) -> Response {
     let headers = response.headers_mut();
     headers.insert(header::X_CONTENT_TYPE_OPTIONS, HeaderValue::from_static("nosniff"));

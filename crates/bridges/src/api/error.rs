@@ -16,7 +16,7 @@ pub(crate) struct ApiError {
     code: Cow<'static, str>,
     message: String,
     hint: Option<String>,
-    /// Beside `error` in the body.
+    /// The object beside `error` in the body.
     attached: Option<Box<ErrorAttachment>>,
 }
 
@@ -29,7 +29,7 @@ impl ApiError {
         OpError::bad_request(message).into()
     }
 
-    /// A fault of ours.
+    /// An internal error.
     pub(super) fn internal(message: impl Into<String>) -> Self {
         OpError::internal(message).into()
     }
@@ -65,7 +65,7 @@ impl ApiError {
 impl IntoResponse for ApiError {
     fn into_response(self) -> Response {
         let error = json!({ "code": self.code, "message": self.message, "hint": self.hint });
-        // The thing that it is about stands beside it, under its own name.
+        // The object of the error is beside it, under its own name.
         let mut body = json!(self.attached);
         if body.is_null() {
             body = json!({});
@@ -104,6 +104,6 @@ pub(crate) async fn no_such_path(uri: Uri) -> ApiError {
 }
 
 pub(crate) async fn no_such_method(method: Method, uri: Uri) -> ApiError {
-    let message = format!("{} does not take {method}", uri.path());
+    let message = format!("{} does not support {method}", uri.path());
     ApiError::new(StatusCode::METHOD_NOT_ALLOWED, "method_not_allowed", message)
 }

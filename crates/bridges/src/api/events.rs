@@ -1,7 +1,7 @@
-//! The log: as a live stream, or a page at a time.
+//! The log over the API: a live stream, or pages.
 //!
-//! A stream reads the store at its reader's own pace and sleeps until the bell rings. A slow reader costs nobody
-//! anything: nothing is queued for it.
+//! A stream reads the store at its reader's own pace and sleeps until the bell rings. Nothing is queued for a slow
+//! reader, so it costs nothing.
 
 use std::collections::VecDeque;
 use std::convert::Infallible;
@@ -30,21 +30,21 @@ use intercom_store::bus::BellListener;
 use intercom_types::{LoggedEvent, Role, SessionId};
 
 const KEEP_ALIVE: Duration = Duration::from_secs(15);
-/// The number and interval of retries of a failed read before the reader has to reconnect.
+/// The number and interval of retries after a failed read, before the reader has to reconnect.
 const MAX_FAILURES: u32 = 20;
 const TRY_AGAIN: Duration = Duration::from_millis(250);
-/// Events read from the store in one go.
+/// The limit on events per read.
 const BATCH: usize = 500;
 
 #[derive(Debug, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub(super) struct EventsQuery {
     after: Option<u64>,
-    /// Of one session, the newest events before this one, oldest first; pages only.
+    /// With `session`: returns the newest events before this one, oldest first; pages only.
     before: Option<u64>,
     session: Option<String>,
     limit: Option<usize>,
-    /// `false` leaves the summaries out, for those who catch up; `own` gives those about which intercom speaks.
+    /// `false` omits the summaries; `own` includes only those of intercom's own events.
     #[serde(default)]
     summary: SummaryMode,
 }
@@ -70,10 +70,10 @@ pub(super) async fn events(
     let accept = headers.get(header::ACCEPT).and_then(|value| value.to_str().ok()).unwrap_or_default();
     if let Some(before) = query.before {
         let (Some(session), None) = (session, after) else {
-            return Err(ApiError::bad_request("`before` goes with `session`, and not with `after`"));
+            return Err(ApiError::bad_request("`before` needs `session` and excludes `after`"));
         };
         let events = api.store().events_before(before, session, limit(query.limit)?).await?;
-        // Where the page before this one ends.
+        // The position for the page before this one.
         let next = events.first().map(|event| event.seq);
         let events = for_caller(&api, &caller, Some(session), events).await?;
         let items = events.into_iter().map(|event| view::event(event, query.summary)).collect();
@@ -82,7 +82,7 @@ pub(super) async fn events(
     if accept.contains("application/json") {
         return page(&api, &caller, after, session, limit(query.limit)?, query.summary).await;
     }
-    // The first look tells whether what is asked for is still there.
+    // A first read shows whether retention has removed the requested events.
     let mut ear = api.bell().listen();
     ear.newest();
     let first = api.store().events(after, session, BATCH).await?.map_err(trimmed)?;
@@ -102,7 +102,7 @@ pub(super) async fn events(
     Ok(Sse::new(follow.stream()).keep_alive(keep_alive).into_response())
 }
 
-/// `None` for callers who may see everything as it is.
+/// Returns the redacting filter; `None` for callers who may see everything.
 fn viewer_log(caller: &Caller) -> Option<ViewerLog> {
     (caller.role == Role::Viewer).then(ViewerLog::default)
 }
@@ -129,13 +129,13 @@ async fn page(
 ) -> Result<Response, ApiError> {
     let events = api.store().events(after, session, limit).await?.map_err(trimmed)?;
     let events = for_caller(api, caller, session, events).await?;
-    // Whether there are more is known only by asking: a page that is not empty has a next one.
+    // More events are known only after another read: every page that is not empty has a next one.
     let next = events.last().map(|event| event.seq);
     let items = events.into_iter().map(|event| view::event(event, summaries)).collect();
     Ok(Json(view::EventPage { items, next }).into_response())
 }
 
-/// A session's log from its beginning to now, as it is read.
+/// Streams a session's log from its beginning to now.
 pub(super) async fn download(
     State(api): State<ApiBridge>,
     KnownCaller(caller): KnownCaller,
@@ -181,7 +181,7 @@ pub(super) async fn download(
 fn trimmed(LogCutoff { oldest }: LogCutoff) -> ApiError {
     let message = format!("events before {oldest} were removed by retention");
     ApiError::new(StatusCode::GONE, "trimmed", message)
-        .hint(format!("read on with after={}", oldest.saturating_sub(1)))
+        .hint(format!("continue with after={}", oldest.saturating_sub(1)))
         .with(ErrorAttachment::Oldest(oldest))
 }
 
@@ -194,9 +194,9 @@ struct EventFollower {
     batch: std::vec::IntoIter<LoggedEvent>,
     /// The filter that hides secrets from a viewer.
     viewer: Option<ViewerLog>,
-    /// Events that the filter has released.
+    /// Events that the filter has released and that are not sent yet.
     shown: VecDeque<LoggedEvent>,
-    /// Reads of the store that failed in a row.
+    /// The number of consecutive failed reads.
     failures: u32,
     summaries: SummaryMode,
 }
@@ -211,7 +211,7 @@ impl EventFollower {
         })
     }
 
-    /// Where a reader that has got this event goes on: not behind what it has not got yet.
+    /// Returns the position from which a reader resumes after this event: before any event that is still held.
     fn resume_point(&self, seq: u64) -> u64 {
         let held = self.viewer.as_ref().map_or(seq, |log| log.resume_point(seq));
         self.shown.iter().fold(held, |at, event| at.min(event.seq.saturating_sub(1)))
@@ -229,10 +229,11 @@ impl EventFollower {
         Some(())
     }
 
-    /// `None` ends the stream: the daemon stops, or the store does not answer. The reader comes back with its last id.
+    /// Returns the next event. `None` ends the stream: the daemon stops, or the store does not answer. The reader
+    /// reconnects with its last id.
     async fn next(&mut self) -> Option<LoggedEvent> {
         loop {
-            // Whoever is not let in any more hears nothing more, also in the middle of a batch.
+            // After the end of its access a caller gets no more events, even in the middle of a batch.
             if self.caller.is_out() {
                 return None;
             }
@@ -245,19 +246,19 @@ impl EventFollower {
                 continue;
             }
             let closing = self.api.0.closing.clone();
-            // What was recorded before the end is told before the end.
+            // Events that were recorded before the stop of the daemon are sent before the stream ends.
             let last_look = closing.is_cancelled();
             let batch = match self.api.store().events(Some(self.after), self.session, BATCH).await {
                 Ok(Ok(batch)) => batch,
-                // It may work again in a moment; a reader should not have to know.
+                // A failure may pass in a moment, and a reader need not notice it.
                 Err(error) if self.failures < MAX_FAILURES && !closing.is_cancelled() => {
                     self.failures += 1;
-                    tracing::warn!(%error, after = self.after, "a stream cannot read the log; it tries again");
+                    tracing::warn!(%error, after = self.after, "a stream cannot read the log; retrying");
                     tokio::time::sleep(TRY_AGAIN).await;
                     continue;
                 }
                 Err(_) => return None,
-                // What was removed meanwhile had not been read: go on behind it.
+                // Retention removed events that were not read yet: continue after them.
                 Ok(Err(LogCutoff { oldest })) => {
                     self.after = oldest.saturating_sub(1);
                     continue;

@@ -1,4 +1,4 @@
-//! Bodies and queries, strictly: an unknown field is a 400 that names it.
+//! Strict extractors of bodies and queries: an unknown field is a 400 that names it.
 
 use std::time::Duration;
 
@@ -22,7 +22,7 @@ impl<T: DeserializeOwned, S: Send + Sync> FromRequest<S> for JsonBody<T> {
         let reading = tokio::time::timeout(BODY, Bytes::from_request(request, state));
         let bytes = reading.await.map_err(|_| too_slow())?.map_err(|rejection| unreadable(&rejection))?;
         let bytes: &[u8] = if bytes.trim_ascii().is_empty() { b"{}" } else { &bytes };
-        // A list would be taken for a struct's fields in order.
+        // serde would read a list as the struct's fields in order.
         if bytes.trim_ascii_start().first() != Some(&b'{') {
             return Err(ApiError::bad_request("the body must be a JSON object"));
         }
@@ -36,7 +36,7 @@ fn too_slow() -> ApiError {
     ApiError::new(StatusCode::REQUEST_TIMEOUT, "too_slow", "the body did not arrive in time")
 }
 
-/// A body of whatever form, up to a size.
+/// A body of any type, up to a size.
 pub(super) async fn whole(body: axum::body::Body, limit: usize) -> Result<Bytes, ApiError> {
     let reading = tokio::time::timeout(BODY, axum::body::to_bytes(body, limit));
     reading.await.map_err(|_| too_slow())?.map_err(|_| {
@@ -44,7 +44,7 @@ pub(super) async fn whole(body: axum::body::Body, limit: usize) -> Result<Bytes,
     })
 }
 
-/// A body that cannot be read: too large is its own status.
+/// Returns the error of an unreadable body; an oversized body has its own status.
 fn unreadable(rejection: &BytesRejection) -> ApiError {
     if rejection.status() == StatusCode::PAYLOAD_TOO_LARGE {
         ApiError::new(StatusCode::PAYLOAD_TOO_LARGE, "too_large", "the body is over max_body_bytes")
@@ -53,7 +53,7 @@ fn unreadable(rejection: &BytesRejection) -> ApiError {
     }
 }
 
-/// Where no field is taken, in a body or in a query.
+/// A body or query without fields.
 #[derive(Debug, serde::Deserialize)]
 #[serde(deny_unknown_fields)]
 pub(super) struct NoFields {}
@@ -71,7 +71,7 @@ impl<T: DeserializeOwned, S: Send + Sync> FromRequestParts<S> for StrictQuery<T>
     }
 }
 
-/// Of lists that are always whole, because there are never many.
+/// The query of a list that is always complete, because it is short.
 #[derive(Debug, serde::Deserialize, schemars::JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub(super) struct ShortList {

@@ -1,5 +1,4 @@
-//! Protection of a port from other programs of the machine: web pages that reach for it, and guessers of
-//! tokens.
+//! Protection of the port from foreign web pages and from guesses of tokens.
 
 use std::collections::HashMap;
 use std::hash::Hash;
@@ -11,14 +10,14 @@ use axum::http::{HeaderMap, Method, StatusCode, header};
 use super::error::ApiError;
 use intercom_types::Time;
 
-/// Refused tokens from one address within a window before it has to wait.
+/// The limit on refused tokens per address within a window.
 const TRIES: u32 = 10;
 const WINDOW_MILLIS: i64 = 60_000;
-/// Addresses that are remembered; with more, the oldest are forgotten.
+/// The limit on remembered addresses; beyond it, the oldest are forgotten.
 const ADDRESSES: usize = 1024;
 
-/// A web page of somebody else that resolves its own name to our address (DNS rebinding) comes with that name in `Host`;
-/// one that just sends requests comes with its own `Origin`.
+/// Refuses requests of foreign web pages. A page that resolves its own name to our address (DNS rebinding) has that
+/// name in `Host`; a page that only sends requests has its own `Origin`.
 pub(super) fn host_and_origin(
     headers: &HeaderMap,
     local: SocketAddr,
@@ -27,7 +26,7 @@ pub(super) fn host_and_origin(
     let refuse = |code, message: &str| Err(ApiError::new(StatusCode::FORBIDDEN, code, message));
     let mut named = headers.get_all(header::HOST).iter();
     let (Some(host), None) = (named.next(), named.next()) else {
-        return Err(ApiError::bad_request("exactly one Host header is needed"));
+        return Err(ApiError::bad_request("the request must have exactly one Host header"));
     };
     let ours = |authority: &str| is_ours(authority, local, hosts);
     if !host.to_str().is_ok_and(ours) {
@@ -41,12 +40,12 @@ pub(super) fn host_and_origin(
     if authority.is_some_and(ours) {
         return Ok(());
     }
-    refuse("bad_origin", "requests of web pages from elsewhere are not answered")
+    refuse("bad_origin", "requests from other web pages are refused")
 }
 
-/// A browser sends our cookie also with requests that other pages on this machine make (a site does not know ports), so
-/// what comes with it is looked at more closely. What browsers of today say about a request is believed; a write has to show
-/// that our own page made it.
+/// Checks requests with a cookie. A browser also sends our cookie with requests of other pages on this machine, because
+/// a site ignores ports. `Sec-Fetch-Site` is trusted where a browser sends it; a write must also show that our own page
+/// made it.
 pub(super) fn refuse_foreign_page(method: &Method, headers: &HeaderMap) -> Result<(), ApiError> {
     let site = headers.get("sec-fetch-site").map(|value| value.to_str().unwrap_or_default());
     if site.is_some_and(|site| !matches!(site, "same-origin" | "none")) {
@@ -58,7 +57,8 @@ pub(super) fn refuse_foreign_page(method: &Method, headers: &HeaderMap) -> Resul
     own_page(headers)
 }
 
-/// An `Origin`, which [`host_and_origin`] has found to be ours, and a header that a page from elsewhere cannot send.
+/// Checks for an `Origin`, which [`host_and_origin`] has found to be ours, and for a header that a foreign page cannot
+/// send.
 pub(super) fn own_page(headers: &HeaderMap) -> Result<(), ApiError> {
     if headers.contains_key(header::ORIGIN) && headers.get("x-intercom").is_some_and(|value| value == "1") {
         return Ok(());
@@ -66,8 +66,8 @@ pub(super) fn own_page(headers: &HeaderMap) -> Result<(), ApiError> {
     Err(foreign())
 }
 
-/// Any page may open a WebSocket to anywhere and read what comes, with our cookie and without a header of its own: it has to
-/// be a page of the very address that it calls.
+/// Checks a WebSocket with a cookie. Any page may open one to any address and read it, with our cookie and without
+/// headers of its own, so the page must be from the very address that it calls.
 pub(crate) fn own_address(headers: &HeaderMap) -> Result<(), ApiError> {
     let text = |name| headers.get(name).and_then(|value| value.to_str().ok());
     let origin = text(header::ORIGIN).and_then(|origin| origin.split_once("://"));
@@ -76,15 +76,11 @@ pub(crate) fn own_address(headers: &HeaderMap) -> Result<(), ApiError> {
 }
 
 fn foreign() -> ApiError {
-    ApiError::new(
-        StatusCode::FORBIDDEN,
-        "bad_origin",
-        "requests of web pages from elsewhere are not answered",
-    )
-    .hint("a program uses a token, and no cookie")
+    ApiError::new(StatusCode::FORBIDDEN, "bad_origin", "requests from other web pages are refused")
+        .hint("a program should use a token, not a cookie")
 }
 
-/// An address of ours, `localhost`, or a configured name, with our port or none.
+/// Returns true for an address of ours, `localhost` or a configured name, with our port or none.
 fn is_ours(authority: &str, local: SocketAddr, hosts: &[String]) -> bool {
     let (host, port) = match authority.rsplit_once(':') {
         Some((host, port)) if !port.contains(']') => (host, Some(port)),
@@ -94,7 +90,7 @@ fn is_ours(authority: &str, local: SocketAddr, hosts: &[String]) -> bool {
         return false;
     }
     let bare = host.strip_prefix('[').and_then(|host| host.strip_suffix(']')).unwrap_or(host);
-    // An address cannot be made to point elsewhere; but it should be the one that was called.
+    // An IP address cannot be rebound; it must still be the one that was called.
     if let Ok(address) = bare.parse::<IpAddr>() {
         return address.to_canonical() == local.ip().to_canonical();
     }
@@ -102,7 +98,7 @@ fn is_ours(authority: &str, local: SocketAddr, hosts: &[String]) -> bool {
     (same("localhost") && local.ip().to_canonical().is_loopback()) || hosts.iter().any(|known| same(known))
 }
 
-/// Refused tokens by address.
+/// The counts of refused tokens by address.
 #[derive(Debug, Default)]
 pub(super) struct RefusedTokens(Mutex<HashMap<IpAddr, FailureWindow>>);
 
@@ -114,12 +110,13 @@ struct FailureWindow {
 
 pub(super) struct FailureCount {
     pub(super) is_first: bool,
-    /// Set once there were too many.
+    /// The end of the wait, once there were too many.
     pub(super) wait_seconds: Option<i64>,
 }
 
 impl RefusedTokens {
-    /// Whoever has a valid token is never counted, and so never locked out by others at the same address.
+    /// Counts a refused token. Callers with a valid token are never counted, so others at their address cannot lock
+    /// them out.
     pub(super) fn count(&self, from: IpAddr, now: Time) -> FailureCount {
         let from = neighbourhood(from);
         let mut windows = self.0.lock().unwrap_or_else(PoisonError::into_inner);
@@ -128,7 +125,7 @@ impl RefusedTokens {
         if windows.len() >= ADDRESSES && !windows.contains_key(&from) {
             windows.retain(|_, window| fresh(window));
             if windows.len() >= ADDRESSES {
-                windows.clear(); // somebody has more addresses than we care to remember
+                windows.clear(); // an attacker with very many addresses must not exhaust the memory
             }
         }
         let window = windows.entry(from).or_insert(FailureWindow { since: now, count: 0 });
@@ -141,7 +138,7 @@ impl RefusedTokens {
     }
 }
 
-/// One that can have any address of its network counts as one.
+/// Returns the counted part of an address: a host can have any IPv6 address of its network.
 fn neighbourhood(address: IpAddr) -> IpAddr {
     match address.to_canonical() {
         IpAddr::V4(v4) => v4.into(),

@@ -1,4 +1,4 @@
-//! Handlers of the endpoints that are one operation each: extract, operation, respond.
+//! Handlers of the endpoints that are one operation each: extract, call the operation, respond.
 
 use axum::Json;
 use axum::extract::{Path, State};
@@ -18,7 +18,7 @@ use intercom_types::{
     PresetChange, PromptChange, QuestionAnswer, RulesTest, SettingChange, SnoozeRequest, StopMode,
 };
 
-/// The `{id}` of a path, as somebody typed it.
+/// The `{id}` of a path, as typed: an id, a unique prefix, or a name.
 type Id = Path<String>;
 
 #[derive(Debug, Deserialize)]

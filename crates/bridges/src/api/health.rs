@@ -32,12 +32,11 @@ struct HealthDetails {
     sessions: SessionCounts,
     bridges: BTreeMap<String, String>,
     last_seq: u64,
-    /// Conditions that need a person: a broken audit chain, a database that cannot be written.
+    /// Problems that need a person, such as a broken audit chain or a database that cannot be written.
     warnings: Vec<String>,
-    /// Lines of agents at which the daemon has failed since its start, and which it has rejected for that. More than none
-    /// is a bug in intercom.
+    /// Lines of agents that the daemon rejected since its start because it failed at them. Any is a bug in intercom.
     quarantined_lines: u64,
-    /// Who you are here.
+    /// The caller's name and role.
     you: CallerView,
 }
 
@@ -53,7 +52,7 @@ struct SessionCounts {
 struct CallerView {
     name: String,
     role: String,
-    /// Whether you may start and resume agents.
+    /// True if the caller may start and resume agents.
     may_start: bool,
 }
 
@@ -119,18 +118,8 @@ pub(super) async fn metrics(State(api): State<ApiBridge>) -> Result<impl IntoRes
     };
     metric("intercom_sessions_live", "gauge", "Sessions that have not ended.", live.to_string());
     metric("intercom_sessions", "gauge", "Sessions in the database.", total.to_string());
-    metric(
-        "intercom_clearances_pending",
-        "gauge",
-        "Clearances that wait for a decision.",
-        clearances.to_string(),
-    );
-    metric(
-        "intercom_questions_pending",
-        "gauge",
-        "Questions that wait for an answer.",
-        questions.to_string(),
-    );
+    metric("intercom_clearances_pending", "gauge", "Pending clearances.", clearances.to_string());
+    metric("intercom_questions_pending", "gauge", "Pending questions.", questions.to_string());
     for (bridge, condition) in api.0.conditions.all() {
         for (name, help, value) in condition.metrics {
             metric(&format!("intercom_{bridge}_{name}"), "gauge", help, value.to_string());
@@ -139,13 +128,13 @@ pub(super) async fn metrics(State(api): State<ApiBridge>) -> Result<impl IntoRes
     metric(
         "intercom_lines_quarantined_total",
         "counter",
-        "Lines of agents at which intercom failed, and which it rejected.",
+        "Lines of agents that intercom rejected because it failed at them (a bug).",
         quarantined_lines().to_string(),
     );
     metric(
         "intercom_commands_failed_total",
         "counter",
-        "Commands of operators at which intercom failed, and which it took back.",
+        "Commands of operators that failed inside of intercom and were undone (a bug).",
         failed_commands().to_string(),
     );
     metric("intercom_events_total", "counter", "Events ever written to the log.", events.to_string());

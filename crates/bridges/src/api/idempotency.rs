@@ -12,7 +12,7 @@ use super::extract::whole;
 use intercom_daemon::ops::{Caller, OpError, StoredAnswer};
 
 const MAX_KEY: usize = 255;
-/// Answers are small; one that is not is not remembered.
+/// The size limit of remembered answers.
 const MAX_ANSWER: usize = 8 << 20;
 
 pub(super) async fn honour(State(api): State<ApiBridge>, request: Request, next: Next) -> Response {

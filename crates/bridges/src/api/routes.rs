@@ -1,4 +1,4 @@
-//! Every endpoint, once: what the router serves and what `openapi.json` says come from this list.
+//! The list of all endpoints. Both the router and `openapi.json` come from it.
 
 use std::sync::LazyLock;
 
@@ -27,7 +27,7 @@ use intercom_types::{
     SettingAgreed, SettingChange, SettingSent, SnoozeRequest, StopResult,
 };
 
-/// One of them.
+/// One endpoint.
 pub(super) struct Endpoint {
     method: Method,
     path: &'static str,
@@ -37,9 +37,9 @@ pub(super) struct Endpoint {
     query: Option<Describe>,
     body: Option<Describe>,
     answers: Vec<(u16, Option<Describe>)>,
-    /// It may also answer with a stream of events.
+    /// True if it may answer with a stream of events.
     streams: bool,
-    /// It answers with lines of JSON.
+    /// True if it answers with lines of JSON.
     file: bool,
 }
 
@@ -108,7 +108,7 @@ impl Endpoint {
     }
 }
 
-/// All below `/api/v1`.
+/// All endpoints below `/api/v1`.
 #[rustfmt::skip] // a table reads best as one
 pub(super) fn endpoints() -> Vec<Endpoint> {
     use OperationKind::{
@@ -123,31 +123,31 @@ pub(super) fn endpoints() -> Vec<Endpoint> {
     let delete = Method::DELETE;
     let of = |method: &Method| method.clone();
     vec![
-        Endpoint::new(of(&get), "/health", Nothing, "How the daemon is; more with a role", health::health).answers::<health::HealthView>(200),
+        Endpoint::new(of(&get), "/health", Nothing, "The daemon's health; more with a role", health::health).answers::<health::HealthView>(200),
         Endpoint::new(of(&get), "/openapi.json", Nothing, "This description", openapi).answers::<Value>(200),
-        Endpoint::new(of(&get), "/agents", Read, "Which agents can be started", handlers::agents).query::<ShortList>().answers::<List<AgentView>>(200),
+        Endpoint::new(of(&get), "/agents", Read, "The agents that can be started", handlers::agents).query::<ShortList>().answers::<List<AgentView>>(200),
         Endpoint::new(of(&post), "/backup", Admin, "A copy of the database", backup::backup).body::<backup::BackupRequest>().answers::<backup::BackupResult>(200),
-        Endpoint::new(of(&get), "/backup", Admin, "How far the backup is that is being made", backup::progress).answers::<backup::BackupState>(200),
+        Endpoint::new(of(&get), "/backup", Admin, "The progress of the running backup", backup::progress).answers::<backup::BackupState>(200),
         Endpoint::new(of(&get), "/sessions", Read, "Sessions, newest first", handlers::sessions).query::<SessionQuery>().answers::<List<Session>>(200),
         Endpoint::new(of(&post), "/sessions", StartSession, "Starts an agent", handlers::start).body::<NewSession>().answers::<Session>(201),
         Endpoint::new(of(&get), "/sessions/{id}", Read, "One session", handlers::session).answers::<Session>(200),
         Endpoint::new(of(&delete), "/sessions/{id}", RemoveSession, "Removes a session that has ended, with its log", handlers::remove).answers_nothing(204),
         Endpoint::new(of(&get), "/sessions/{id}/prompts", Read, "Its prompts, newest first", handlers::prompts).query::<PromptQuery>().answers::<List<Prompt>>(200),
-        Endpoint::new(of(&post), "/sessions/{id}/prompts", SendPrompt, "Tells the agent to do something", handlers::send).body::<NewPrompt>().answers::<Prompt>(202),
-        Endpoint::new(of(&post), "/prompts/{id}", ChangePrompt, "Changes a waiting prompt: its words, or its place in the queue", handlers::change_prompt).body::<PromptChange>().answers::<Prompt>(200),
-        Endpoint::new(of(&delete), "/prompts/{id}", TakeBackPrompt, "Takes a waiting prompt back", handlers::take_back).answers_nothing(204),
+        Endpoint::new(of(&post), "/sessions/{id}/prompts", SendPrompt, "Sends a prompt to the agent", handlers::send).body::<NewPrompt>().answers::<Prompt>(202),
+        Endpoint::new(of(&post), "/prompts/{id}", ChangePrompt, "Changes a queued prompt: its text, or its place in the queue", handlers::change_prompt).body::<PromptChange>().answers::<Prompt>(200),
+        Endpoint::new(of(&delete), "/prompts/{id}", TakeBackPrompt, "Withdraws a queued prompt", handlers::take_back).answers_nothing(204),
         Endpoint::new(of(&post), "/sessions/{id}/nudge", Nudge, "Reminds an agent that seems stuck", handlers::nudge).body::<NudgeRequest>().answers::<NudgeAnswer>(202),
         Endpoint::new(of(&post), "/sessions/{id}/interrupt", Interrupt, "Ends the agent's turn", handlers::interrupt).body::<InterruptRequest>().answers::<InterruptAnswer>(202),
-        Endpoint::new(of(&post), "/sessions/{id}/seen", AcknowledgeFailure, "Says that an operator has seen its failure", handlers::seen).body::<FailureSeen>().answers::<Session>(200),
-        Endpoint::new(of(&post), "/sessions/{id}/snooze", Snooze, "No steps about a stall for a while", handlers::snooze).body::<SnoozeRequest>().answers::<Session>(200),
-        Endpoint::new(of(&post), "/sessions/{id}/list", ListAgentSessions, "The sessions that the agent itself remembers", handlers::agent_sessions).answers::<Value>(200),
+        Endpoint::new(of(&post), "/sessions/{id}/seen", AcknowledgeFailure, "Marks its failure as seen by an operator", handlers::seen).body::<FailureSeen>().answers::<Session>(200),
+        Endpoint::new(of(&post), "/sessions/{id}/snooze", Snooze, "Pauses the steps against a stall for a while", handlers::snooze).body::<SnoozeRequest>().answers::<Session>(200),
+        Endpoint::new(of(&post), "/sessions/{id}/list", ListAgentSessions, "The sessions that the agent itself has stored", handlers::agent_sessions).answers::<Value>(200),
         Endpoint::new(of(&post), "/sessions/{id}/set", ChangeSetting, "Sets the agent's mode, model or an option", handlers::set).body::<SettingChange>().answers::<SettingSent>(202).answers::<SettingAgreed>(200),
-        Endpoint::new(of(&post), "/sessions/{id}/ladder", ChangeLadder, "What is done when it is stuck", handlers::ladder).body::<LadderChange>().answers::<Session>(200),
-        Endpoint::new(of(&post), "/sessions/{id}/stop", StopSession, "Stops the agent, gently first; answers when its tree is gone", handlers::stop).answers::<StopResult>(200),
-        Endpoint::new(of(&post), "/sessions/{id}/kill", KillSession, "Ends the agent at once; answers when its tree is gone", handlers::kill).answers::<StopResult>(200),
+        Endpoint::new(of(&post), "/sessions/{id}/ladder", ChangeLadder, "Sets the steps against a stall", handlers::ladder).body::<LadderChange>().answers::<Session>(200),
+        Endpoint::new(of(&post), "/sessions/{id}/stop", StopSession, "Stops the agent, gently first; answers when all of its processes have exited", handlers::stop).answers::<StopResult>(200),
+        Endpoint::new(of(&post), "/sessions/{id}/kill", KillSession, "Kills the agent at once; answers when all of its processes have exited", handlers::kill).answers::<StopResult>(200),
         Endpoint::new(of(&post), "/sessions/{id}/resume", ResumeSession, "Starts an ended session again", handlers::resume).answers::<Session>(200),
-        Endpoint::new(of(&post), "/sessions/{id}/agent", ChangeAgent, "Another agent for a deferred session that has had no process", handlers::agent).body::<AgentChange>().answers::<Session>(200),
-        Endpoint::new(of(&post), "/sessions/{id}/preset", ChangePreset, "What it may do at most; for more than it may now, an approver", handlers::preset).body::<PresetChange>().answers::<Session>(200),
+        Endpoint::new(of(&post), "/sessions/{id}/agent", ChangeAgent, "Changes the agent of a deferred session that has had no process", handlers::agent).body::<AgentChange>().answers::<Session>(200),
+        Endpoint::new(of(&post), "/sessions/{id}/preset", ChangePreset, "Changes the preset; to extend the permissions, an approver", handlers::preset).body::<PresetChange>().answers::<Session>(200),
         Endpoint::new(of(&get), "/clearances", Read, "Clearances, newest first", handlers::clearances).query::<ClearanceQuery>().answers::<List<Clearance>>(200),
         Endpoint::new(of(&get), "/clearances/{id}", Read, "One clearance", handlers::clearance).answers::<Clearance>(200),
         Endpoint::new(of(&post), "/clearances/{id}/decision", Decide, "Decides it, once", handlers::decide).body::<Decision>().answers::<Clearance>(200).answers::<Quorum>(202),
@@ -155,23 +155,23 @@ pub(super) fn endpoints() -> Vec<Endpoint> {
         Endpoint::new(of(&get), "/questions/{id}", Read, "One question", handlers::question).answers::<Question>(200),
         Endpoint::new(of(&post), "/questions/{id}/answer", Answer, "Answers it, once", handlers::answer).body::<QuestionAnswer>().answers::<Question>(200),
         Endpoint::new(of(&get), "/events", Viewer, "The log: a stream, or with `Accept: application/json` a page", events::events).query::<events::EventsQuery>().answers::<EventPage>(200).streams(),
-        Endpoint::new(of(&get), "/sessions/{id}/log", Viewer, "All of a session's log as a file, one event per line", events::download).answers_file(200),
-        Endpoint::new(of(&get), "/figures", Viewer, "How long decisions take, how long agents wait for them, and how much is said", stats::show).query::<stats::StatsQuery>().answers::<stats::DecisionStats>(200),
-        Endpoint::new(of(&get), "/clearances/{id}/explanation", Read, "What each rule makes of it, and the rule that allowing it always would add", handlers::explanation).answers::<ClearanceExplanation>(200),
+        Endpoint::new(of(&get), "/sessions/{id}/log", Viewer, "A session's whole log as a file, one event per line", events::download).answers_file(200),
+        Endpoint::new(of(&get), "/figures", Viewer, "Statistics: time to decisions, agents' waiting time, and events", stats::show).query::<stats::StatsQuery>().answers::<stats::DecisionStats>(200),
+        Endpoint::new(of(&get), "/clearances/{id}/explanation", Read, "The result of each rule, and the rule that \"always allow\" would add", handlers::explanation).answers::<ClearanceExplanation>(200),
         Endpoint::new(of(&get), "/policy", Read, "The rules in force", handlers::policy).answers::<PolicyView>(200),
-        Endpoint::new(of(&post), "/policy/test", TestRules, "What other rules would have made of what was asked; changes nothing", handlers::test_rules).body::<RulesTest>().answers::<RulesTestResult>(200),
-        Endpoint::new(of(&get), "/grants", Read, "What was allowed always, newest first", handlers::grants).query::<ShortList>().answers::<List<GrantView>>(200),
+        Endpoint::new(of(&post), "/policy/test", TestRules, "Evaluates past requests with other rules; changes nothing", handlers::test_rules).body::<RulesTest>().answers::<RulesTestResult>(200),
+        Endpoint::new(of(&get), "/grants", Read, "Grants, newest first", handlers::grants).query::<ShortList>().answers::<List<GrantView>>(200),
         Endpoint::new(of(&delete), "/grants/{id}", RevokeGrant, "Revokes a grant", handlers::revoke_grant).answers_nothing(204),
         Endpoint::new(of(&post), "/reload", Reload, "Reads the configuration again", handlers::reload).answers::<ConfigReload>(200),
         Endpoint::new(of(&get), "/tokens", Admin, "Tokens, newest first", tokens::list).query::<ShortList>().answers::<List<TokenView>>(200),
-        Endpoint::new(of(&post), "/tokens", Admin, "Makes a token; its secret is shown once", tokens::create).body::<tokens::TokenRequest>().answers::<tokens::CreatedToken>(201),
-        Endpoint::new(of(&delete), "/tokens/{id}", Admin, "Revokes a token, at once", tokens::revoke).answers_nothing(204),
+        Endpoint::new(of(&post), "/tokens", Admin, "Creates a token; its secret is shown once", tokens::create).body::<tokens::TokenRequest>().answers::<tokens::CreatedToken>(201),
+        Endpoint::new(of(&delete), "/tokens/{id}", Admin, "Revokes a token, effective immediately", tokens::revoke).answers_nothing(204),
         Endpoint::new(of(&post), "/web/codes", Viewer, "A link that signs the caller in to the console, once", web::code).answers::<web::CodeView>(201),
         Endpoint::new(of(&post), "/web/sessions", Nothing, "Signs in to the console with a code or a token: sets a cookie", web::sign_in).body::<web::SignIn>().answers::<web::WebSessionView>(201),
-        Endpoint::new(of(&get), "/web/sessions", Viewer, "Who is signed in to the console: one's own, for admins all", web::list).query::<ShortList>().answers::<List<web::WebSessionView>>(200),
-        Endpoint::new(of(&delete), "/web/sessions/{id}", Viewer, "Signs out; `current` is the one that asks", web::sign_out).answers_nothing(204),
+        Endpoint::new(of(&get), "/web/sessions", Viewer, "Sign-ins to the console: your own; all of them for admins", web::list).query::<ShortList>().answers::<List<web::WebSessionView>>(200),
+        Endpoint::new(of(&delete), "/web/sessions/{id}", Viewer, "Signs out; `current` is the caller's own sign-in", web::sign_out).answers_nothing(204),
         Endpoint::new(of(&get), "/audit", Admin, "The audit, oldest first, or newest first `before` a row", audit::list).query::<audit::AuditQuery>().answers::<audit::AuditPage>(200),
-        Endpoint::new(of(&get), "/audit/verify", Admin, "Looks at every row of the audit and every link between them", audit::verify).answers::<audit::VerifiedView>(200),
+        Endpoint::new(of(&get), "/audit/verify", Admin, "Verifies every row and every link of the audit chain", audit::verify).answers::<audit::VerifiedView>(200),
     ]
 }
 
@@ -179,7 +179,7 @@ pub(super) fn endpoints() -> Vec<Endpoint> {
 pub(super) fn router(api: &ApiBridge) -> Router<ApiBridge> {
     endpoints().into_iter().fold(Router::new(), |router, endpoint| {
         let Endpoint { method, path, least, mut route, .. } = endpoint;
-        // A secret that is shown once is not kept to be shown again.
+        // A secret that is shown once must not be stored for a repeated answer.
         if method == Method::POST && !["/tokens", "/web/codes", "/web/sessions"].contains(&path) {
             route = route.layer(from_fn_with_state(api.clone(), idempotency::honour));
         }
@@ -196,13 +196,13 @@ async fn openapi(State(_): State<ApiBridge>) -> Json<&'static Value> {
     Json(&DOCUMENT)
 }
 
-/// `OpenAPI` 3.1, of this very list.
+/// Returns the `OpenAPI` 3.1 description of this list.
 pub(super) fn document() -> Value {
     let settings = SchemaSettings::draft2020_12().with(|settings| {
         settings.meta_schema = None;
         settings.definitions_path = "/components/schemas".into();
     });
-    // What is sent has all of its fields; what is taken may leave some out.
+    // Answers have all of their fields; requests may omit some.
     let mut schemas = SchemaGenerators {
         sent: settings.clone().for_serialize().into_generator(),
         taken: settings.into_generator(),
@@ -215,7 +215,7 @@ pub(super) fn document() -> Value {
         entry[endpoint.method.as_str().to_ascii_lowercase()] = operation;
     }
     let metrics = json!({
-        "summary": "Figures for Prometheus", "security": [{ "token": [] }], "x-least-role": Role::Viewer.as_str(),
+        "summary": "Metrics for Prometheus", "security": [{ "token": [] }], "x-least-role": Role::Viewer.as_str(),
         "responses": { "200": { "description": "OK", "content": { "text/plain": {} } } },
     });
     paths.insert("/metrics".to_owned(), json!({ "get": metrics }));
@@ -300,7 +300,7 @@ fn operation(endpoint: &Endpoint, schemas: &mut SchemaGenerators) -> Value {
     operation
 }
 
-/// A query's fields, one parameter each.
+/// Returns the fields of a query, one parameter each.
 fn query_parameters(query: Describe, generator: &mut SchemaGenerator) -> Vec<Value> {
     let schema = query(generator).to_value();
     let name = schema["$ref"].as_str().and_then(|path| path.rsplit('/').next()).map(str::to_owned);

@@ -1,4 +1,4 @@
-//! Connections: taken, given a time for everything, and let go.
+//! Connections: accepted, with a time limit for every step, and closed.
 
 use std::io;
 use std::path::Path;
@@ -24,22 +24,22 @@ use unrecognised::{UnixClients, UnrecognisedConnections};
 
 pub use super::access::Peer;
 
-/// Connections over the network without a valid token at the same time.
+/// The limit on concurrent connections over the network without a valid token.
 const MAX_STRANGERS: usize = 256;
-/// Connections on the unix socket of those who have not been recognised yet, as a part of the files that we may have open.
+/// The limit on unrecognised connections on the unix socket, as a part of the limit on open files.
 const UNIX_STRANGERS_PART: usize = 4;
 const FEWEST_UNIX_STRANGERS: usize = 256;
 /// No process has this pid.
 const NO_CLIENT: i32 = 0;
-/// The longest time that a connection may wait for its turn.
+/// The time limit for a connection to get a permit.
 const WAITING: Duration = Duration::from_secs(30);
 const HANDSHAKE: Duration = Duration::from_secs(10);
 /// The time limit for the acknowledgement of sent data: a client that does not read is disconnected.
 const UNREAD: Duration = Duration::from_mins(1);
-/// After a failed accept, most often for lack of descriptors.
+/// The delay after a failed accept, most often for lack of descriptors.
 const BREATHER: Duration = Duration::from_millis(100);
 
-/// Serves the unix socket until `closing`, and then until what was being answered is.
+/// Serves the unix socket until `closing`, then until all running requests are answered.
 pub async fn unix(listener: UnixListener, router: Router, closing: CancellationToken) {
     let (mut strangers, mut clients) =
         (UnrecognisedConnections::new(most_unix_strangers()), UnixClients::default());
@@ -127,7 +127,7 @@ fn prepare(stream: &TcpStream) -> io::Result<std::net::SocketAddr> {
 }
 
 async fn not_taken(error: &io::Error) {
-    tracing::warn!(%error, "a connection could not be taken");
+    tracing::warn!(%error, "a connection could not be accepted");
     tokio::time::sleep(BREATHER).await;
 }
 

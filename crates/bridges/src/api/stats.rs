@@ -1,4 +1,4 @@
-//! Figures about the human loop: how long decisions take, how long agents wait for them, how much is said.
+//! Statistics of the human loop: time to decisions, agents' waiting time, number of events.
 
 use std::collections::HashMap;
 
@@ -15,10 +15,10 @@ use intercom_types::Time;
 
 const DEFAULT_HOURS: u32 = 24;
 const MAX_HOURS: u32 = 24 * 31;
-/// Into so many stretches the time is cut.
+/// The number of stretches into which the time is divided.
 const STRETCHES: i64 = 48;
 const SLOTS: usize = 48;
-/// Each hour that is asked for makes each stretch longer by this. The store counts events in stretches of this length.
+/// The length that each requested hour adds to each stretch. The store counts events in units of this length.
 const STRETCH_PER_HOUR: i64 = 3_600_000 / STRETCHES;
 const _: () = assert!(STRETCH_PER_HOUR == COUNTED_STRETCH_MILLIS);
 
@@ -27,7 +27,7 @@ const _: () = assert!(STRETCH_PER_HOUR == COUNTED_STRETCH_MILLIS);
 #[schemars(rename = "FiguresQuery")]
 pub(super) struct StatsQuery {
     session: Option<String>,
-    /// How far back; 24 if nothing is said, at most 744.
+    /// The number of hours; default 24, at most 744.
     hours: Option<u32>,
 }
 
@@ -37,13 +37,13 @@ pub(super) struct DecisionStats {
     since: String,
     stretch_seconds: i64,
     stretches: Vec<StatsInterval>,
-    /// Clearances that people decided.
+    /// The number of clearances that people decided.
     decided: usize,
-    /// Half of them took no longer than this.
+    /// The median time to a decision, in seconds.
     median_seconds: Option<f64>,
-    /// Nine of ten.
+    /// The 90th percentile of the time to a decision, in seconds.
     ninetieth_seconds: Option<f64>,
-    /// How long agents waited for people, together.
+    /// The total time that agents waited for people, in seconds.
     blocked_seconds: f64,
     events: i64,
 }
@@ -95,7 +95,7 @@ fn figures(
             took[slot].push(to - wait.from.millis());
         }
     }
-    // Two parts of one stretch may be counted in two places.
+    // The store may count the two parts of one stretch separately.
     let mut counted = [0; SLOTS];
     for (n, count) in counts {
         if let Some(slot) = slot(*n) {
@@ -126,7 +126,7 @@ fn figures(
     }
 }
 
-/// Milliseconds in each stretch. An agent that waits for two answers at once waits once.
+/// Returns the waiting milliseconds in each stretch. An agent that waits for two answers at the same time waits once.
 fn blocked(waits: &[RequestWait], first: i64, stretch: i64, now: Time) -> Vec<i64> {
     let mut by_session: HashMap<i64, Vec<(i64, i64)>> = HashMap::new();
     for wait in waits {

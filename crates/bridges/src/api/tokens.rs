@@ -1,4 +1,4 @@
-//! Tokens: a way in over the network. The secret is shown once; what is kept is its hash.
+//! Tokens for access over the network. The secret is shown once; only its hash is stored.
 
 use std::collections::HashMap;
 use std::net::SocketAddr;
@@ -27,15 +27,15 @@ use intercom_types::{Json as Raw, List, Role, Time, Token, TokenId, hex, parse_d
 
 /// The prefix of every token, so that scanners for leaked secrets can recognise it.
 const PREFIX: &str = "intercom_";
-/// Whose a token of the environment is.
+/// The name of the owner of the environment's token.
 const GIVEN: &str = "environment";
-/// A use is written down again after this long, or when it comes from elsewhere.
+/// The interval at which the use of a token is recorded again. A use from another address is recorded at once.
 const NOTE_EVERY_MILLIS: i64 = 60 * 60 * 1000;
 
-/// One that is used from several places at once is not written down every time.
+/// The shortest interval, for a token that is used from several addresses at the same time.
 const NOTE_MOVES_MILLIS: i64 = 60 * 1000;
 
-/// Every token that lets somebody in, by id: looked at for each request, changed with the store.
+/// All valid tokens by id: read for each request, changed together with the store.
 #[derive(Debug, Default)]
 pub(super) struct TokenRegistry {
     made: Mutex<HashMap<TokenId, ActiveToken>>,
@@ -59,7 +59,7 @@ impl TokenRegistry {
         all
     }
 
-    /// Besides, whoever has this is let in: it is of the daemon's own environment, and says what its user may.
+    /// Also accepts this token of the daemon's environment, with the role of the daemon's user.
     pub(super) fn with_given(self, secret: Option<&str>, role: Role) -> Self {
         let given = secret.map(|secret| {
             let (id, name, created_by) = (TokenId::mint(), GIVEN.to_owned(), GIVEN.to_owned());
@@ -91,14 +91,14 @@ impl TokenRegistry {
         }
     }
 
-    /// Whoever came in with it is shown out at once.
+    /// Removes a token and ends the connections that use it.
     fn revoke(&self, id: TokenId) {
         if let Some(known) = self.known().remove(&id) {
             known.gone.cancel();
         }
     }
 
-    /// Found by its id, which is no secret; the secret is compared without telling how much of it was right.
+    /// Finds a token by its id, which is no secret. The secret is compared in constant time.
     pub(super) fn find(&self, sent: &str, now: Time) -> Option<(Token, Arc<CancellationToken>)> {
         if let Some(given) = self.given.as_ref().filter(|given| bool::from(hash(sent).ct_eq(&given.hash))) {
             return Some((given.token.clone(), Arc::clone(&given.gone)));
@@ -111,14 +111,14 @@ impl TokenRegistry {
         (right && known.token.is_valid(now)).then(|| (known.token.clone(), Arc::clone(&known.gone)))
     }
 
-    /// One that lets somebody in, and what fires when it does not any more.
+    /// Returns a valid token and the signal of its end.
     pub(super) fn get(&self, id: TokenId, now: Time) -> Option<(Token, Arc<CancellationToken>)> {
         let known = self.known();
         let known = known.get(&id).filter(|known| known.token.is_valid(now))?;
         Some((known.token.clone(), Arc::clone(&known.gone)))
     }
 
-    /// Returns true if this use is to be written down, and remembers it.
+    /// Returns true if this use should be recorded, and remembers it.
     fn is_news(&self, id: TokenId, from: &str, now: Time) -> bool {
         let mut known = self.known();
         let Some(ActiveToken { token, .. }) = known.get_mut(&id) else { return false };
@@ -131,7 +131,7 @@ impl TokenRegistry {
         true
     }
 
-    /// Returns true if no token is valid, so that nobody could come in at all.
+    /// Returns true if no token is valid, so that nobody has access over the network.
     pub(super) fn is_empty(&self, now: Time) -> bool {
         self.given.is_none() && !self.known().values().any(|known| known.token.is_valid(now))
     }
@@ -141,12 +141,12 @@ pub(super) fn hash(secret: &str) -> Vec<u8> {
     digest(&SHA256, secret.as_bytes()).as_ref().to_vec()
 }
 
-/// 256 random bits as text.
+/// Returns 256 random bits as text.
 pub(super) fn random_secret() -> Result<String, ApiError> {
     random_hex::<32>()
 }
 
-/// Random bytes in hexadecimal digits.
+/// Returns random bytes in hexadecimal digits.
 pub(super) fn random_hex<const BYTES: usize>() -> Result<String, ApiError> {
     let mut secret = [0; BYTES];
     SystemRandom::new().fill(&mut secret).map_err(|_| ApiError::internal("the system has no randomness"))?;
@@ -154,7 +154,7 @@ pub(super) fn random_hex<const BYTES: usize>() -> Result<String, ApiError> {
 }
 
 impl ApiBridge {
-    /// Every use is known; that a token is in use is written down now and then, and whenever it moves.
+    /// Records the use of a token, now and then and whenever its address changes.
     pub(super) async fn note_use(&self, token: &Token, from: SocketAddr) {
         let address = from.ip().to_string();
         if !self.0.tokens.is_news(token.id, &address, Time::now()) {
@@ -163,7 +163,7 @@ impl ApiBridge {
         let data = Raw::of(&json!({ "token": token.id, "from": address }));
         let entry = audited("token.used", &token.name, None, data);
         if let Err(error) = self.store().record_token_use(token.id.to_string(), address, entry).await {
-            tracing::warn!(%error, "the use of a token could not be written down");
+            tracing::warn!(%error, "the use of a token could not be recorded");
         }
     }
 }
@@ -172,18 +172,18 @@ impl ApiBridge {
 #[serde(deny_unknown_fields)]
 #[schemars(rename = "Create")]
 pub(super) struct TokenRequest {
-    /// Whose it is.
+    /// The name of the person.
     name: String,
     /// `viewer`, `operator`, `approver` or `admin`.
     role: String,
-    /// How long it is valid, such as `30d`; for ever if nothing is said.
+    /// The lifetime, such as `30d`; unlimited if absent.
     ttl: Option<String>,
 }
 
 #[derive(Debug, Serialize, JsonSchema)]
 #[schemars(rename = "Created")]
 pub(super) struct CreatedToken {
-    /// Shown this once.
+    /// The secret. It is shown only once.
     secret: String,
     #[serde(flatten)]
     token: TokenView,
@@ -204,12 +204,13 @@ pub(super) async fn create(
     let config = api.supervisor().config();
     let operator = config.operators.iter().find(|operator| operator.name == name);
     if let Some(bound) = operator.map(OperatorConfig::role).filter(|bound| role > *bound) {
-        let message = format!("{name} is configured as {bound}, and no token of theirs can be more");
+        let message = format!("{name} is configured as {bound}, and a token cannot exceed that role");
         return Err(ApiError::unprocessable("above_role", message));
     }
     let ttl = ttl.map(|text| parse_duration(&text).filter(|ttl| !ttl.is_zero()).ok_or(text)).transpose();
-    let ttl =
-        ttl.map_err(|text| ApiError::bad_request(format!("ttl: `{text}` is no time such as 30d or 12h")))?;
+    let ttl = ttl.map_err(|text| {
+        ApiError::bad_request(format!("ttl: `{text}` is not a duration such as 30d or 12h"))
+    })?;
     let secret = random_secret()?;
     let now = Time::now();
     let expires_at = ttl.map(|ttl| now.plus(ttl));
@@ -255,12 +256,12 @@ pub(super) async fn revoke(
     let token = require_one("token", &id, api.store().token(id.clone()).await?)?.token;
     let data = Raw::of(&json!({ "token": token.id, "name": token.name, "via": caller.via }));
     let entry = audited("token.revoked", &caller.name, None, data);
-    // First in memory: from here on nobody is let in, also if the store takes its time.
+    // First in memory: access ends here, even if the store takes its time.
     api.0.tokens.revoke(token.id);
     let revoked: Result<bool, StoreError> =
         api.store().revoke_token(token.id.to_string(), Time::now(), entry).await;
     if revoked? {
         return Ok(StatusCode::NO_CONTENT);
     }
-    Err(ApiError::conflict("revoked", "the token was revoked before"))
+    Err(ApiError::conflict("revoked", "the token is already revoked"))
 }

@@ -1,4 +1,4 @@
-//! Events, tokens and the audit as they look over the API. Absent values are `null`; times are RFC 3339.
+//! The API's views of events, tokens and the audit. Absent values are `null`; times are RFC 3339.
 
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
@@ -19,17 +19,17 @@ pub(super) struct EventView {
     kind: String,
     #[schemars(with = "serde_json::Value")]
     data: intercom_types::Json,
-    /// The event in English. Words of an agent begin with a mark such as `agent> `; times are RFC 3339 in UTC.
+    /// The event in English. Text of an agent begins with a mark such as `agent> `; times are RFC 3339 in UTC.
     #[serde(skip_serializing_if = "Option::is_none")]
     summary: Option<String>,
     #[serde(skip_serializing_if = "Option::is_none")]
     tone: Option<Tone>,
 }
 
-/// Columns of a summary: an agent's line may have megabytes, which the data has already.
+/// The column limit of a summary: an agent's line may have megabytes, which are in the data already.
 const MAX_SUMMARY: usize = 1000;
 
-/// The events that are given with their summaries.
+/// The selection of events with summaries.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Deserialize, JsonSchema)]
 #[serde(rename_all = "lowercase")]
 #[schemars(rename = "Summaries")]
@@ -37,12 +37,12 @@ pub(super) enum SummaryMode {
     #[default]
     True,
     False,
-    /// Those about which intercom speaks; an agent's own words are in the data.
+    /// Only intercom's own events; agent text is in the data.
     Own,
 }
 
 /// A page of the log, oldest first.
-// Written as it is: by way of a `Value`, what an agent said would not stay as it was.
+// Serialised directly: a detour over `Value` would change the agent's JSON.
 #[derive(Debug, Serialize, JsonSchema)]
 pub(super) struct EventPage {
     pub(super) items: Vec<EventView>,
@@ -78,7 +78,7 @@ pub(super) struct TokenView {
     revoked_at: Option<String>,
     last_used_at: Option<String>,
     last_used_from: Option<String>,
-    /// Whether it lets anybody in now.
+    /// True if it is valid now.
     valid: bool,
 }
 

@@ -5,8 +5,8 @@
 //!                                              ├─► POST /web/sessions ─► cookie ─► the same Caller as everybody
 //!   token, pasted ─────────────────────────────┘
 //! ```
-//! A cookie is sent by the browser without being asked, so a write that comes with one must also show that it is from
-//! our own page: see [`guard::own_page`].
+//! A browser sends a cookie with every request, so a write with one must also show that it is from our own page: see
+//! [`guard::own_page`].
 
 use std::net::SocketAddr;
 use std::sync::Arc;
@@ -37,11 +37,11 @@ mod console_sessions;
 use console_sessions::CODE_MILLIS;
 pub(super) use console_sessions::ConsoleSessions;
 
-/// The longest lifetime that browsers allow a cookie; the daemon decides when the session really ends.
+/// The longest lifetime of a cookie in browsers; the daemon decides when the session ends.
 const COOKIE_SECONDS: u32 = 400 * 24 * 60 * 60;
 const LONGEST_BROWSER: usize = 200;
 
-/// Cookies do not know ports: two daemons of one machine would sign each other out.
+/// Returns the cookie's name. It has the port, because cookies ignore ports: two daemons would sign each other out.
 fn cookie_name(local: SocketAddr, tls: bool) -> String {
     let port = local.port();
     if tls { format!("__Host-intercom_{port}") } else { format!("intercom_{port}") }
@@ -55,7 +55,7 @@ fn cookie<'a>(headers: &'a HeaderMap, name: &str) -> Option<&'a str> {
     })
 }
 
-/// Why there is no console, and how to get one.
+/// The reason why there is no console, and the remedy.
 #[derive(Debug, Clone)]
 pub struct NoConsole {
     pub why: String,
@@ -68,7 +68,7 @@ impl std::fmt::Display for NoConsole {
     }
 }
 
-/// A session that a browser shows, and until when its token lets it in.
+/// The session of a browser's cookie, and the end of its access.
 pub(super) struct CookieSession {
     pub(super) session: WebSession,
     pub(super) gone: Arc<CancellationToken>,
@@ -76,7 +76,7 @@ pub(super) struct CookieSession {
 }
 
 impl ApiBridge {
-    /// One that has ended is no fault of the page that still has its cookie: it is nobody's.
+    /// Finds the session of a cookie. An ended session is not an error: the request has no caller then.
     pub(super) fn session_of_cookie(
         &self,
         headers: &HeaderMap,
@@ -99,26 +99,26 @@ impl ApiBridge {
             return;
         }
         if let Err(error) = self.store().record_web_session_use(session.id.to_string(), now, from).await {
-            tracing::warn!(%error, "the use of a web session could not be written down");
+            tracing::warn!(%error, "the use of a web session could not be recorded");
         }
     }
 
-    /// Where the console is. Said once, when the port is open.
+    /// Sets the address of the console, once the port is open.
     pub fn set_console_url(&self, url: String) {
         self.0.web.url.set(url).ok(); // there is one port
     }
 
-    /// Why the console is nowhere. Said once, instead.
+    /// Sets the reason why there is no console.
     pub fn set_console_unavailable(&self, missing: NoConsole) {
         self.0.web.missing.set(missing).ok(); // there is one port
     }
 
-    /// The address of the console; `None` without a port.
+    /// Returns the address of the console; `None` without a port.
     pub fn console_url(&self) -> Option<&str> {
         self.0.web.url.get().map(String::as_str)
     }
 
-    /// A link that signs the daemon's own user in, once; `None` without a port.
+    /// Returns a one-time link that signs in the daemon's own user; `None` without a port.
     pub fn first_link(&self) -> Option<String> {
         let url = self.0.web.url.get()?;
         let (name, role) = self.owner();
@@ -127,7 +127,7 @@ impl ApiBridge {
     }
 }
 
-/// In the fragment, which browsers keep to themselves: it is in no log and in no header.
+/// Returns the sign-in link. The code is in the fragment, which browsers never send: it is in no log and no header.
 fn link(url: &str, code: &str) -> String {
     format!("{url}/#code={code}")
 }
@@ -135,7 +135,7 @@ fn link(url: &str, code: &str) -> String {
 #[derive(Debug, Serialize, JsonSchema)]
 pub(super) struct CodeView {
     code: String,
-    /// Opens the console, once.
+    /// The one-time link to the console.
     url: String,
     expires_at: String,
 }
@@ -145,9 +145,9 @@ pub(super) async fn code(
     KnownCaller(caller): KnownCaller,
     JsonBody(NoFields {}): JsonBody<NoFields>,
 ) -> Result<(StatusCode, Json<CodeView>), ApiError> {
-    // What comes of a code does not end with the token of the one who asked for it.
+    // A session from a code does not end with the token of the caller that asked for the code.
     if !caller.local {
-        let message = "a code is made on the daemon's own machine: here, sign in with the token itself";
+        let message = "codes are created on the daemon's own machine only; sign in with the token itself";
         return Err(ApiError::unprocessable("not_local", message));
     }
     let Some(url) = api.0.web.url.get() else {
@@ -169,9 +169,9 @@ pub(super) async fn code(
 #[derive(Debug, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub(super) struct SignIn {
-    /// Of the link; it works once.
+    /// The code of the link, valid once.
     code: Option<String>,
-    /// Or a token of the API.
+    /// A token of the API, instead of a code.
     token: Option<String>,
 }
 
@@ -180,13 +180,13 @@ pub(super) struct WebSessionView {
     id: String,
     name: String,
     role: String,
-    /// The token that it came in with, if it was not a code.
+    /// The token of the sign-in; `null` for a code.
     token: Option<String>,
     created_at: String,
     last_used_at: String,
     last_used_from: String,
     browser: Option<String>,
-    /// Whether it is this very one.
+    /// True for the caller's own sign-in.
     current: bool,
 }
 
@@ -213,14 +213,15 @@ pub(super) async fn sign_in(
     let sent = match sign_in {
         SignIn { code: Some(code), token: None } => SignInCredential::Code(code),
         SignIn { code: None, token: Some(token) } => SignInCredential::Token(token),
-        _ => return Err(ApiError::bad_request("exactly one of `code` and `token` is needed")),
+        _ => return Err(ApiError::bad_request("send exactly one of `code` and `token`")),
     };
     let Peer::Tcp { from, local, tls, recognition } = peer else {
-        return Err(ApiError::unprocessable("not_local", "signing in is for browsers, on the port"));
+        return Err(ApiError::unprocessable("not_local", "sign-in needs the port: it is for browsers"));
     };
     guard::own_page(&headers)?;
     let now = Time::now();
-    // Before the caller is looked up: a guess costs nothing. A code is still good after an agent has tried it.
+    // Before the lookup of the caller: a guess costs nothing. Checked without using it up: an agent that tries a code
+    // must not spoil it.
     let is_valid = match &sent {
         SignInCredential::Code(code) => api.0.web.is_code(code.trim(), now),
         SignInCredential::Token(token) => api.0.tokens.find(token.trim(), now).is_some(),
@@ -274,7 +275,7 @@ fn set_cookie(name: &str, value: &str, tls: bool, seconds: u32) -> String {
     format!("{name}={value}; Path=/; Max-Age={seconds}; HttpOnly; SameSite=Strict{secure}")
 }
 
-/// One's own; an admin sees and ends those of all.
+/// Lists the caller's own sign-ins; those of everybody for an admin.
 pub(super) async fn list(
     State(api): State<ApiBridge>,
     KnownCaller(caller): KnownCaller,
@@ -328,7 +329,7 @@ fn may_end(caller: &Caller, session: &WebSession) -> bool {
 }
 
 impl ApiBridge {
-    /// First in memory: from here on nobody is let in, also if the store takes its time.
+    /// Ends a session. First in memory: access ends there, even if the store takes its time.
     async fn end_web(&self, session: &WebSession, by: &str, via: &str) -> Result<(), ApiError> {
         self.0.web.remove(session.id);
         let data = json!({ "web_session": session.id, "name": session.name, "via": via });
@@ -344,8 +345,12 @@ impl ApiBridge {
                 if refused.is_too_many() {
                     return refused;
                 }
-                ApiError::new(StatusCode::UNAUTHORIZED, "bad_code", "this link has been used or is too old")
-                    .hint("`intercom console` prints a new one")
+                ApiError::new(
+                    StatusCode::UNAUTHORIZED,
+                    "bad_code",
+                    "this link was already used or has expired",
+                )
+                .hint("`intercom console` prints a new one")
             }
         }
     }

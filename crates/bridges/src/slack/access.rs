@@ -1,5 +1,5 @@
-//! Slack's way to the daemon: it reads as a viewer, from whom secrets are hidden, and acts as the operator who clicked or typed,
-//! with that person's role and nothing more.
+//! Slack's way to the daemon: it reads as a viewer, from whom secrets are hidden, and acts as the operator who clicked
+//! or typed, with that person's role and nothing more.
 
 use std::ops::Deref;
 use std::sync::Arc;
@@ -8,7 +8,7 @@ use intercom_daemon::config::Config;
 use intercom_daemon::ops::{Caller, Operations, ReadModel};
 use intercom_types::Role;
 
-/// The `via` of everything that is done in Slack.
+/// The `via` of actions in Slack.
 const VIA: &str = "slack";
 
 /// The read model of a viewer, and the operations for those who act.
@@ -41,7 +41,7 @@ impl SlackAccess {
         self.ops.supervisor().config()
     }
 
-    /// The operator that a Slack user is. Nobody, unless the configuration says so.
+    /// Returns the operator with this Slack user id, if the configuration has one.
     pub(super) fn operator(&self, user: &str) -> Option<Caller> {
         let config = self.config();
         let found = config.operators.iter().find(|operator| operator.slack.as_deref() == Some(user))?;

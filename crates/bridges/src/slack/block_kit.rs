@@ -1,9 +1,9 @@
-//! Block Kit whose limits cannot be broken: whatever is put in, what comes out is something that Slack takes.
+//! A Block Kit builder whose output is always within Slack's limits, for any input.
 //!
-//! Too long is cut by character, with `…`. Text comes in two sorts. `MrkdwnText` and `PlainText` are ours: they are made from
-//! string literals, and what others wrote gets in only by `untrusted`, which takes all power from it. `BlockBuilder::code` and
-//! `BlockBuilder::prose` take the text of others as it is: there Slack reads no marks, so that nothing has to be changed
-//! except characters that nobody could see.
+//! Long text is cut by character, with `…`. There are two sorts of text. `MrkdwnText` and `PlainText` are our own: they
+//! are made from string literals, and text of others gets in only through `untrusted`, which disarms markup, links and
+//! mentions. `BlockBuilder::code` and `BlockBuilder::prose` accept text of others unchanged, except for invisible
+//! characters: Slack interprets no markup there.
 
 mod blocks;
 mod controls;
@@ -27,7 +27,7 @@ pub(super) use view::SlackView;
 mod block_limits {
     pub(super) const BLOCKS: usize = 50;
     pub(super) const BLOCKS_IN_VIEW: usize = 100;
-    /// Over all blocks of a message.
+    /// The total of all blocks of a message.
     pub(super) const ALL: usize = 10_000;
     pub(super) const FALLBACK: usize = 3_000;
     pub(super) const SECTION: usize = 3_000;
@@ -35,9 +35,9 @@ mod block_limits {
     pub(super) const FIELD: usize = 2_000;
     pub(super) const HEADER: usize = 150;
     pub(super) const CONTEXTS: usize = 10;
-    /// Ours: a line below a card is not a place for long text, and is never cut to make room for others.
+    /// Our own limit: a line below a card is short, and is never cut to make room for other parts.
     pub(super) const CONTEXT: usize = 500;
-    /// Ours, for one piece of code or prose: Slack names only the limit over all blocks.
+    /// Our own limit for one piece of code or prose: Slack documents only the limit of all blocks.
     pub(super) const LONG: usize = 9_000;
     pub(super) const ACTIONS: usize = 25;
     pub(super) const BUTTON: usize = 75;

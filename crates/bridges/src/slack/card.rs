@@ -1,7 +1,7 @@
-//! Our messages in Slack: one function per card, from the API's answer to the posted message.
+//! Our messages in Slack: one pure function per card, from the API's view to the message.
 //!
-//! A card is edited when something happened and at no other time, so nothing in it changes by itself: times are given as
-//! dates, which the reader's own clock puts into words. Nobody is called by a card that asks for nothing.
+//! A card is edited only after an event, so its text must stay true without edits: times are dates, which each reader's
+//! client formats. A card that asks for nothing mentions nobody.
 
 use std::collections::BTreeMap;
 

@@ -1,4 +1,4 @@
-//! Commands that people type: in a thread, and after `/intercom`.
+//! The parser of commands that people type, in a thread or after `/intercom`. Pure.
 
 use intercom_daemon::config::Verbosity;
 
@@ -11,7 +11,7 @@ pub(super) enum ThreadCommand {
     Approve {
         which: Option<String>,
     },
-    /// For how long, and by what the rule is known that was shown.
+    /// The lifetime of the rule, and the beginning of the digest of the rule that was shown.
     Always {
         lasts: String,
         rule: Option<String>,
@@ -29,19 +29,19 @@ pub(super) enum ThreadCommand {
     Queue,
     Verbosity(Verbosity),
     Help,
-    /// Everything else.
+    /// A prompt: every other message.
     Prompt(String),
 }
 
-/// The pending requests in the thread: some words are commands only if there is something for them.
+/// The kinds of pending requests in the thread: some words are commands only with a request that they answer.
 #[derive(Debug, Clone, Copy, Default)]
 pub(super) struct PendingKinds {
     pub(super) clearances: bool,
     pub(super) questions: bool,
 }
 
-/// A word is a command if it is the whole message, or answers something that waits. Anything else is for the agent: `stop
-/// using tabs` must not stop it.
+/// Parses a message in a thread. A word is a command if it is the whole message or answers a pending request.
+/// Everything else is a prompt: `stop using tabs` must not stop the agent.
 pub(super) fn parse_thread_command(text: &str, waiting: PendingKinds) -> ThreadCommand {
     let bare = text.trim().trim_matches('`').trim();
     let (first, rest) = bare.split_once(char::is_whitespace).unwrap_or((bare, ""));
@@ -118,7 +118,7 @@ pub(super) enum SlashCommand {
     Clearances,
     Policy,
     Whoami,
-    /// And why.
+    /// An invalid command, with the reason.
     Wrong(String),
 }
 
@@ -130,7 +130,7 @@ pub(super) fn parse_slash_command(text: &str) -> SlashCommand {
         }
         (session, rest) => Ok((session.to_owned(), rest.to_owned())),
     };
-    // What is left over was meant to say something: better nothing than something else.
+    // Extra words had a meaning for the person: do nothing rather than something else.
     let alone = |alone: SlashCommand, left: &str| match left {
         "" => Ok(alone),
         left => Err(SlashCommand::Wrong(format!("“{verb}” does not take “{left}”, so nothing was done"))),
@@ -157,7 +157,9 @@ pub(super) fn parse_slash_command(text: &str) -> SlashCommand {
         "clearances" => alone(SlashCommand::Clearances, rest),
         "policy" => alone(SlashCommand::Policy, rest),
         "whoami" => alone(SlashCommand::Whoami, rest),
-        other => Err(SlashCommand::Wrong(format!("“{other}” is not known; /intercom help lists what is"))),
+        other => {
+            Err(SlashCommand::Wrong(format!("“{other}” is not a command; /intercom help lists all commands")))
+        }
     };
     parsed.unwrap_or_else(|wrong| wrong)
 }
@@ -188,7 +190,7 @@ fn start(text: &str) -> Result<SlashCommand, SlashCommand> {
     Ok(SlashCommand::Start { agent: agent.to_owned(), workspace, prompt: prompt.to_owned() })
 }
 
-/// Phones make their own quotes.
+/// Splits a quoted word from the rest. Phones type typographic quotes.
 fn quoted(text: &str) -> Option<(&str, &str)> {
     let inside = text.strip_prefix(['"', '“', '\''])?;
     let (inside, rest) = inside.split_once(['"', '”', '\''])?;

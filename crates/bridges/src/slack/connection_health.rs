@@ -9,39 +9,40 @@ use tokio::sync::watch;
 use super::web_api::SlackCallError;
 use crate::health::{BridgeHealth, HealthRegistry};
 
-/// A connection is refreshed every now and then; that is no trouble.
+/// The time without a connection before it counts as a problem: Slack renews connections every now and then.
 const GRACE: Duration = Duration::from_secs(10);
 /// The time limit for the card of a pending request to reach Slack before it counts as a problem.
 const CARD_GRACE: Duration = Duration::from_secs(10);
 /// The most different reasons that are shown.
 const MOST_REASONS: usize = 3;
 
-/// The question who we are, among what can be in trouble.
+/// The key of the identification of our bot among the failures.
 pub(super) const WHO: &str = "auth.test";
 /// The description of the metric that alerts use.
-pub(super) const CONNECTED: &str = "Whether Slack is connected.";
+pub(super) const CONNECTED: &str = "1 if Slack is connected, else 0.";
 
 #[derive(Debug, Clone)]
 pub(super) struct ConnectionHealth(Arc<SharedHealth>);
 
 #[derive(Debug)]
 struct SharedHealth {
-    /// Connections that have said hello.
+    /// The number of connections that Slack has confirmed.
     connections: watch::Sender<usize>,
-    state: Mutex<HealthRecord>, // for the moment of a change
+    /// Locked only for one read or change.
+    state: Mutex<HealthRecord>,
 }
 
 #[derive(Debug)]
 struct HealthRecord {
-    /// Since when there is none.
+    /// The time since which there is no connection.
     lost_at: Option<Instant>,
-    /// Why there is none, as far as we know.
+    /// The reason for having none, if it is known.
     why: Option<String>,
-    /// Which messages are not taken, and why.
+    /// The messages that Slack did not accept, with the reasons.
     troubles: BTreeMap<String, String>,
-    /// Cards of pending requests that Slack does not have, and since when.
+    /// The cards of pending requests that Slack does not have, with the time since then.
     cards: HashMap<String, Instant>,
-    /// Scopes that the app should have.
+    /// The missing scopes of the app.
     lacks: Option<String>,
     backlog: u64,
     received: u64,
@@ -49,16 +50,16 @@ struct HealthRecord {
     given_up: u64,
 }
 
-/// The messages that Slack does not have as they should be.
+/// The messages whose desired state Slack does not have.
 #[derive(Debug, Default)]
 pub(super) struct UnsentMessages<'a> {
     pub(super) count: u64,
-    /// Those that were looked at, and whether each is the card of a pending request.
+    /// The examined messages, each with whether it is the card of a pending request.
     pub(super) rows: Vec<(&'a str, bool)>,
 }
 
 impl ConnectionHealth {
-    pub(super) fn new(conditions: &HealthRegistry) -> Self {
+    pub(super) fn new(registry: &HealthRegistry) -> Self {
         let state = HealthRecord {
             lost_at: Some(Instant::now()),
             why: None,
@@ -70,11 +71,11 @@ impl ConnectionHealth {
             sent: 0,
             given_up: 0,
         };
-        let link =
+        let health =
             Self(Arc::new(SharedHealth { connections: watch::Sender::new(0), state: Mutex::new(state) }));
-        let asked = link.clone();
-        conditions.ask("slack", move || asked.condition());
-        link
+        let asked = health.clone();
+        registry.ask("slack", move || asked.condition());
+        health
     }
 
     fn state(&self) -> MutexGuard<'_, HealthRecord> {
@@ -85,7 +86,7 @@ impl ConnectionHealth {
         self.0.connections.subscribe()
     }
 
-    /// So many are there now.
+    /// Sets the number of connections.
     pub(super) fn set_connections(&self, count: usize) {
         {
             let mut state = self.state();
@@ -98,7 +99,7 @@ impl ConnectionHealth {
         self.0.connections.send_replace(count);
     }
 
-    /// For how long there has been no connection.
+    /// Returns the time without a connection.
     pub(super) fn lost_for(&self) -> Option<Duration> {
         self.state().lost_at.map(|at| at.elapsed())
     }
@@ -107,13 +108,13 @@ impl ConnectionHealth {
         self.state().why = Some(why.to_owned());
     }
 
-    /// A message, or something else that has a name, is not taken.
+    /// Records that Slack did not accept a message or call.
     pub(super) fn record_failure(&self, key: &str, trouble: &SlackCallError) {
         let advice = trouble.advice().map(|advice| format!(": {advice}")).unwrap_or_default();
         self.state().troubles.insert(key.to_owned(), format!("{trouble}{advice}"));
     }
 
-    /// That others are taken does not mean that all is well.
+    /// Records that Slack accepted a message. Failures of other messages stay.
     pub(super) fn sent(&self, key: &str) {
         let mut state = self.state();
         state.sent += 1;
@@ -121,12 +122,12 @@ impl ConnectionHealth {
         state.cards.remove(key);
     }
 
-    /// Slack refuses a message in every form, and nobody waits for it.
+    /// Counts a message that Slack refuses in every form and that nobody waits for.
     pub(super) fn gave_up(&self) {
         self.state().given_up += 1;
     }
 
-    /// We know who we are.
+    /// Records that our bot was identified.
     pub(super) fn record_identified(&self) {
         self.state().troubles.remove(WHO);
     }
@@ -158,25 +159,25 @@ impl ConnectionHealth {
         let state = self.state();
         let number = |count: usize| u64::try_from(count).unwrap_or(u64::MAX);
         let failing = state.troubles.keys().filter(|key| *key != WHO).count();
-        let figures = vec![
+        let metrics = vec![
             ("connected", CONNECTED, u64::from(connections > 0)),
             ("connections", "Connections to Slack.", number(connections)),
-            ("unsent", "Messages that Slack does not have yet as they should be.", state.backlog),
+            ("unsent", "Messages whose current state Slack does not have yet.", state.backlog),
             (
                 "unsent_cards",
-                "Cards of pending requests that Slack does not have yet as they should be.",
+                "Cards of pending requests whose current state Slack does not have yet.",
                 number(state.cards.len()),
             ),
             (
                 "failing",
-                "Messages that Slack did not take the last time; each is sent again.",
+                "Messages that Slack did not accept at the last attempt; each is sent again.",
                 number(failing),
             ),
             ("given_up", "Messages that Slack refused in every form since the start.", state.given_up),
             ("received", "Envelopes received from Slack since the start.", state.received),
-            ("sent", "Messages and edits that Slack has taken since the start.", state.sent),
+            ("sent", "Messages and edits that Slack accepted since the start.", state.sent),
         ];
-        BridgeHealth { status: state.words(), metrics: figures }
+        BridgeHealth { status: state.words(), metrics }
     }
 }
 
@@ -212,7 +213,7 @@ impl HealthRecord {
         }
     }
 
-    /// Why messages are not taken: those of late cards first.
+    /// Returns the reasons why messages are not accepted, those of late cards first.
     fn reasons(&self) -> Option<String> {
         let mut reasons: Vec<&str> = Vec::new();
         let of_cards = self.troubles.iter().filter(|(key, _)| self.cards.contains_key(*key));

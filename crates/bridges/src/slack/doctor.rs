@@ -1,4 +1,4 @@
-//! Setup problems that prevent the first approval in Slack, in words. Needs no daemon.
+//! The checks of `intercom slack doctor`: setup problems that prevent a first approval in Slack. Needs no daemon.
 
 use std::collections::BTreeSet;
 
@@ -8,7 +8,7 @@ use super::web_api::{SlackCallError, SlackTokens, WebApi};
 use intercom_daemon::config::Config;
 use intercom_types::Role;
 
-/// One thing that was looked at.
+/// The result of one check.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct SetupFinding {
     pub name: String,
@@ -25,7 +25,7 @@ fn wrong(name: &str, detail: impl Into<String>, hint: impl Into<String>) -> Setu
     SetupFinding { hint: Some(hint.into()), ..fine(name, detail) }
 }
 
-fn troubled(name: &str, trouble: &SlackCallError) -> SetupFinding {
+fn failed(name: &str, trouble: &SlackCallError) -> SetupFinding {
     let hint = match trouble {
         SlackCallError::Setup(_) => trouble.advice().unwrap_or("see docs/SLACK.md"),
         SlackCallError::Refused(_) | SlackCallError::Unknown(_) => "see docs/SLACK.md",
@@ -34,13 +34,13 @@ fn troubled(name: &str, trouble: &SlackCallError) -> SetupFinding {
     wrong(name, trouble.to_string(), hint)
 }
 
-/// Looks at everything, in the order in which it is set up.
+/// Runs all checks in the order of the setup.
 pub async fn check(config: &Config) -> Vec<SetupFinding> {
     let Some(channel) = &config.slack.channel else {
         return vec![wrong(
             "channel",
             "[slack] has no `channel`: Slack is off",
-            "docs/SLACK.md leads through it",
+            "docs/SLACK.md describes the setup",
         )];
     };
     let mut found = vec![people(config)];
@@ -55,32 +55,32 @@ pub async fn check(config: &Config) -> Vec<SetupFinding> {
             return found;
         }
     };
-    found.push(fine("tokens", "there is one for the app and one for the bot"));
+    found.push(fine("tokens", "one for the app and one for the bot"));
     let web = match WebApi::new(&config.slack, &tokens) {
         Ok(web) => web,
         Err(error) => {
-            found.push(wrong("tls", error.to_string(), "the system's certificates cannot be used"));
+            found.push(wrong("tls", error.to_string(), "the system's root certificates cannot be loaded"));
             return found;
         }
     };
     found.push(match web.can_connect().await {
         Ok(()) => fine("app token", "a connection can be opened"),
-        Err(trouble) => troubled("app token", &trouble),
+        Err(trouble) => failed("app token", &trouble),
     });
     match web.identify().await {
         Err(trouble) => {
-            found.push(troubled("bot token", &trouble));
+            found.push(failed("bot token", &trouble));
             return found;
         }
         Ok(who) => {
             found.push(fine("bot token", format!("we are {} in {}", who.user, who.team)));
             let missing = who.missing();
             found.push(match (&who.scopes, missing.is_empty()) {
-                (None, _) => fine("scopes", "Slack does not say which we have"),
-                (Some(_), true) => fine("scopes", "all that are needed"),
+                (None, _) => fine("scopes", "Slack does not report them"),
+                (Some(_), true) => fine("scopes", "complete"),
                 (Some(_), false) => {
                     let each: Vec<String> = missing.iter().map(|(scope, what)| format!("{scope} ({what})")).collect();
-                    let hint = "add them in the app's \"OAuth & Permissions\", then install it again; `intercom slack manifest` has all";
+                    let hint = "add them in the app's \"OAuth & Permissions\", then install it again; `intercom slack manifest` lists all";
                     wrong("scopes", format!("missing: {}", each.join(", ")), hint)
                 }
             });
@@ -91,12 +91,12 @@ pub async fn check(config: &Config) -> Vec<SetupFinding> {
         .chain(config.workspaces.values().filter_map(|workspace| workspace.slack.channel.as_ref()))
         .collect();
     for channel in channels {
-        found.push(look_at(&web, channel).await);
+        found.push(check_channel(&web, channel).await);
     }
     found
 }
 
-/// Nobody can do anything there unless somebody is named.
+/// Checks that an operator with a Slack id exists: nobody else can act there.
 fn people(config: &Config) -> SetupFinding {
     let known = config.operators.iter().filter(|operator| operator.slack.is_some());
     let approvers: Vec<&str> = known
@@ -108,19 +108,21 @@ fn people(config: &Config) -> SetupFinding {
         (false, _) => fine("people", format!("{} may approve", approvers.join(", "))),
         (true, 0) => wrong(
             "people",
-            "no [[operator]] has a `slack` id: nobody can do anything there",
+            "no [[operator]] has a `slack` id: nobody can act in Slack",
             "your id: your profile in Slack → ⋮ → Copy member ID; docs/SLACK.md, step 6",
         ),
-        (true, _) => {
-            wrong("people", "no operator with a `slack` id is approver or admin", "see [[operator]] role")
-        }
+        (true, _) => wrong(
+            "people",
+            "no operator with a `slack` id is approver or admin",
+            "set `role` of an [[operator]]",
+        ),
     }
 }
 
-async fn look_at(web: &WebApi, channel: &str) -> SetupFinding {
+async fn check_channel(web: &WebApi, channel: &str) -> SetupFinding {
     let name = format!("channel {channel}");
     match web.query("conversations.info", &[("channel", channel.to_owned())]).await {
-        Err(trouble) => troubled(&name, &trouble),
+        Err(trouble) => failed(&name, &trouble),
         Ok(answer) => {
             let about = &answer["channel"];
             let shown = format!("#{}", about["name"].as_str().unwrap_or("?"));
@@ -134,7 +136,7 @@ async fn look_at(web: &WebApi, channel: &str) -> SetupFinding {
                     "in the channel: /invite @intercom",
                 );
             }
-            fine(&name, format!("{shown}, and the app is in it"))
+            fine(&name, format!("{shown}; the app is a member"))
         }
     }
 }

@@ -1,4 +1,4 @@
-//! People's actions in Slack, executed: each as the operator they are, through an operation, under an
+//! The execution of people's actions in Slack: each as the operator that the person is, through an operation, under an
 //! idempotency key.
 
 use std::collections::HashMap;
@@ -28,19 +28,19 @@ use intercom_daemon::ops::{Caller, ErrorAttachment, ErrorKind, OpError};
 use intercom_store::{DesiredMessage, Store, UpsertRule};
 use intercom_types::{Delivery, Json, OpenEnum, Session, SessionId};
 
-/// A private answer is worth this many attempts; it is kept nowhere.
-const TRIES: usize = 4;
-/// So many are given at the same time; while Slack hangs, what is beyond that is not said.
-const ASIDES: usize = 256;
+/// The limit on attempts to send a private answer, which is not stored.
+const MAX_ATTEMPTS: usize = 4;
+/// The limit on concurrent private answers. While Slack hangs, further ones are dropped.
+const MAX_REPLIES: usize = 256;
 const FIRST_WAIT: Duration = Duration::from_millis(300);
-/// A stranger who talks in a thread is told once in a while.
+/// The interval of refusal notices to a stranger who writes in a thread.
 const REFUSAL_NOTICE_EVERY: Duration = Duration::from_mins(10);
 const REPLY: &str = "reply";
 const ALL: PendingKinds = PendingKinds { clearances: true, questions: true };
-/// Homes that were looked at are kept up to date for a while.
-const LOOKED_FOR: Duration = Duration::from_mins(30);
+/// The time for which an opened home tab is kept up to date.
+const HOME_REFRESH_TIME: Duration = Duration::from_mins(30);
 
-/// Our own store was in the way: the same may succeed later.
+/// A failure of our own store: the same action may succeed later.
 #[derive(Debug)]
 pub(super) struct Retry;
 
@@ -52,29 +52,29 @@ struct HandlerResources {
     access: SlackAccess,
     store: Store,
     web: Arc<WebApi>,
-    /// Rung when something is wanted of Slack.
+    /// Notified when there is a message to send.
     outbox: Arc<Notify>,
-    /// Strangers who were told so; held for the moment of a look.
+    /// The last notices to strangers; locked only for one lookup.
     refusal_notices: Mutex<HashMap<String, Instant>>,
-    /// Homes that are looked at or being shown; likewise.
+    /// The home tabs that are open or being updated; locked only for one lookup.
     homes: Mutex<HashMap<String, HomeTabState>>,
-    /// Private answers and forms that are on their way.
+    /// Permits for private answers and forms in flight.
     reply_permits: Arc<Semaphore>,
     tasks: TaskTracker,
     closing: CancellationToken,
 }
 
-/// The home of one person.
+/// The home tab of one person.
 #[derive(Debug, Default)]
 struct HomeTabState {
-    /// When it was last opened by an operator.
-    looked_at: Option<Instant>,
-    /// Somebody is about to show it, and does so again while it is out of date.
+    /// The time at which an operator last opened it.
+    viewed_at: Option<Instant>,
+    /// True while a task updates it; the task repeats while it is stale.
     showing: bool,
     stale: bool,
 }
 
-/// Where a private answer goes.
+/// The destination of a private answer.
 #[derive(Debug, Clone, Default)]
 pub(super) struct ReplyTarget {
     user: String,
@@ -89,14 +89,14 @@ impl ReplyTarget {
         Self { user, url: answer, channel, thread }
     }
 
-    fn of_said(said: &ThreadMessage) -> Self {
-        let ThreadMessage { user, channel, thread, .. } = said.clone();
+    fn of_message(message: &ThreadMessage) -> Self {
+        let ThreadMessage { user, channel, thread, .. } = message.clone();
         Self { user, url: None, channel: Some(channel), thread }
     }
 }
 
 impl InteractionHandler {
-    /// Creates the actor. The background work that it starts is among `tasks`, and ends with `closing`.
+    /// Creates the handler. Its background tasks are tracked by `tasks` and end with `closing`.
     pub(super) fn new(
         access: SlackAccess,
         store: Store,
@@ -105,15 +105,16 @@ impl InteractionHandler {
         tasks: TaskTracker,
         closing: CancellationToken,
     ) -> Self {
-        let (told, homes, asides) = (Mutex::default(), Mutex::default(), Arc::new(Semaphore::new(ASIDES)));
+        let (notices, homes, permits) =
+            (Mutex::default(), Mutex::default(), Arc::new(Semaphore::new(MAX_REPLIES)));
         Self(Arc::new(HandlerResources {
             access,
             store,
             web,
             outbox,
-            refusal_notices: told,
+            refusal_notices: notices,
             homes,
-            reply_permits: asides,
+            reply_permits: permits,
             tasks,
             closing,
         }))
@@ -123,10 +124,10 @@ impl InteractionHandler {
         &self.0.access
     }
 
-    /// With `last`, what cannot be done is said to have failed.
-    pub(super) async fn handle(&self, key: &str, deed: &Interaction, last: bool) -> Result<(), Retry> {
+    /// Executes an action. If `last` is set, a failure of the store is reported to the person instead of retried.
+    pub(super) async fn handle(&self, key: &str, interaction: &Interaction, last: bool) -> Result<(), Retry> {
         let key = &format!("slack {key}");
-        let (desk, user, what) = match deed {
+        let (target, user, what) = match interaction {
             Interaction::Click(click) => {
                 (ReplyTarget::of_click(click), &click.user, format!("click {}", click.action))
             }
@@ -140,81 +141,81 @@ impl InteractionHandler {
             ),
             Interaction::Slash { user, channel, answer, .. } => {
                 let channel = Some(channel.clone());
-                let desk = ReplyTarget { user: user.clone(), url: answer.clone(), channel, thread: None };
-                (desk, user, "/intercom".to_owned())
+                let target = ReplyTarget { user: user.clone(), url: answer.clone(), channel, thread: None };
+                (target, user, "/intercom".to_owned())
             }
-            Interaction::Message(said) => {
-                // Most of what people say to each other is none of our business.
-                let thread = match self.thread_of(said).await {
+            Interaction::Message(message) => {
+                // Most messages in a channel are not in threads of ours.
+                let thread = match self.thread_of(message).await {
                     Err(Retry) if last => None,
                     found => found?,
                 };
                 let Some(thread) = thread else { return Ok(()) };
-                let desk = ReplyTarget::of_said(said);
-                let Some(who) = self.access().operator(&said.user) else {
+                let target = ReplyTarget::of_message(message);
+                let Some(who) = self.access().operator(&message.user) else {
                     let ordered = !matches!(
-                        parse_thread_command(&decode_text(&said.text), ALL),
+                        parse_thread_command(&decode_text(&message.text), ALL),
                         ThreadCommand::Prompt(_)
                     );
-                    self.refuse_stranger(&desk, &said.user, if ordered { "word" } else { REPLY }).await;
+                    self.refuse_stranger(&target, &message.user, if ordered { "word" } else { REPLY }).await;
                     return Ok(());
                 };
-                let done = self.handle_message(&who, key, said, &thread, &desk).await;
-                return self.report_final_failure(done, &desk, last).await;
+                let done = self.handle_message(&who, key, message, &thread, &target).await;
+                return self.report_final_failure(done, &target, last).await;
             }
             Interaction::HomeOpened { user } => {
                 if self.access().operator(user).is_some() {
-                    self.homes().entry(user.clone()).or_default().looked_at = Some(Instant::now());
+                    self.homes().entry(user.clone()).or_default().viewed_at = Some(Instant::now());
                 }
                 self.show_home(user);
                 return Ok(());
             }
             Interaction::Unknown { what } => {
-                tracing::debug!(what, "Slack sent something that nobody knows here");
+                tracing::debug!(what, "Slack sent an unknown interaction");
                 return Ok(());
             }
         };
         let Some(who) = self.access().operator(user) else {
-            if let Interaction::Slash { text, .. } = deed
+            if let Interaction::Slash { text, .. } = interaction
                 && matches!(super::commands::parse_slash_command(text), super::commands::SlashCommand::Whoami)
             {
-                self.reply(&desk, &card::note("whoami", self.whoami_words(user))).await;
+                self.reply(&target, &card::note("whoami", self.whoami_words(user))).await;
                 return Ok(());
             }
-            self.refuse_stranger(&desk, user, &what).await;
+            self.refuse_stranger(&target, user, &what).await;
             return Ok(());
         };
-        let done = match deed {
-            Interaction::Click(click) => self.click(&who, key, click, &desk).await,
-            Interaction::Submit(submit) => self.submit(&who, key, submit, &desk).await,
+        let done = match interaction {
+            Interaction::Click(click) => self.click(&who, key, click, &target).await,
+            Interaction::Submit(submit) => self.submit(&who, key, submit, &target).await,
             Interaction::Shortcut { text, trigger, .. } => {
-                self.open_send(&desk, trigger, text).await;
+                self.open_send(&target, trigger, text).await;
                 Ok(())
             }
-            Interaction::Slash { text, .. } => self.slash(&who, key, text, &desk).await,
+            Interaction::Slash { text, .. } => self.slash(&who, key, text, &target).await,
             Interaction::Message(_) | Interaction::HomeOpened { .. } | Interaction::Unknown { .. } => Ok(()),
         };
-        self.report_final_failure(done, &desk, last).await
+        self.report_final_failure(done, &target, last).await
     }
 
     async fn report_final_failure(
         &self,
         done: Result<(), Retry>,
-        desk: &ReplyTarget,
+        target: &ReplyTarget,
         last: bool,
     ) -> Result<(), Retry> {
         if done.is_err() && last {
-            let sorry = "intercom could not write it down, so *nothing was done*. Please try again later.";
-            self.reply_text(desk, MrkdwnText::new(sorry)).await;
+            let words = "intercom could not store this, so *nothing was done*. Please try again later.";
+            self.reply_text(target, MrkdwnText::new(words)).await;
             return Ok(());
         }
         done
     }
 
-    /// Not an operator: told privately, and written down. People who talk to each other in a thread are not told, and not
-    /// written down, with every word.
-    async fn refuse_stranger(&self, desk: &ReplyTarget, user: &str, what: &str) {
-        if what == REPLY && !self.is_notice_due(&format!("{user} {:?}", desk.thread)) {
+    /// Tells a person privately that they are not an operator, and records it. People who talk to each other in a
+    /// thread are told only once in a while.
+    async fn refuse_stranger(&self, target: &ReplyTarget, user: &str, what: &str) {
+        if what == REPLY && !self.is_notice_due(&format!("{user} {:?}", target.thread)) {
             return;
         }
         self.record_refusal(
@@ -222,42 +223,44 @@ impl InteractionHandler {
             &json!({ "slack": user, "what": what, "via": "slack" }),
         )
         .await;
-        let words = "You are not an operator here, so nothing was done. Whoever runs intercom can add your Slack id: ";
-        self.reply_text(desk, MrkdwnText::new(words).and(MrkdwnText::untrusted(user).code())).await;
+        let words =
+            "You are not an operator here, so nothing was done. The administrator can add your Slack id: ";
+        self.reply_text(target, MrkdwnText::new(words).and(MrkdwnText::untrusted(user).code())).await;
     }
 
     fn is_notice_due(&self, who: &str) -> bool {
-        let mut told = self.0.refusal_notices.lock().unwrap_or_else(PoisonError::into_inner);
-        told.retain(|_, at| at.elapsed() < REFUSAL_NOTICE_EVERY);
-        // Not renewed: who goes on is told again.
-        let mut news = false;
-        told.entry(who.to_owned()).or_insert_with(|| {
-            news = true;
+        let mut notices = self.0.refusal_notices.lock().unwrap_or_else(PoisonError::into_inner);
+        notices.retain(|_, at| at.elapsed() < REFUSAL_NOTICE_EVERY);
+        // Not renewed: a person who continues gets another notice.
+        let mut is_new = false;
+        notices.entry(who.to_owned()).or_insert_with(|| {
+            is_new = true;
             Instant::now()
         });
-        news
+        is_new
     }
 
-    /// A refusal.
+    /// Records a refusal in the log.
     async fn record_refusal(&self, by: &str, data: &Value) {
         self.access().ops().record("access.refused", by, None, Json::of(data)).await;
     }
 
-    async fn reply_text(&self, desk: &ReplyTarget, words: MrkdwnText) {
-        self.reply(desk, &card::note("answer", words)).await;
+    async fn reply_text(&self, target: &ReplyTarget, words: MrkdwnText) {
+        self.reply(target, &card::note("answer", words)).await;
     }
 
-    /// To this person only, and nobody waits for it: not those who act in the same thread.
+    /// Sends a message to this person only, in the background: other actions in the thread do not wait for it.
     #[expect(clippy::unused_async, reason = "it belongs to what is awaited")]
-    async fn reply(&self, desk: &ReplyTarget, message: &CardMessage) {
-        let (this, desk, body) = (self.clone(), desk.clone(), json!(message));
-        self.spawn_bounded(async move { this.send_reply(&desk, body).await });
+    async fn reply(&self, target: &ReplyTarget, message: &CardMessage) {
+        let (this, target, body) = (self.clone(), target.clone(), json!(message));
+        self.spawn_bounded(async move { this.send_reply(&target, body).await });
     }
 
-    /// Does something that changes nothing here. With too much of it on the way, it is not done, and this is `false`.
+    /// Starts background work that changes no state of ours. `false` if too much of it is in flight: then it is
+    /// dropped.
     fn spawn_bounded(&self, what: impl Future<Output = ()> + Send + 'static) -> bool {
         let Ok(permit) = Arc::clone(&self.0.reply_permits).try_acquire_owned() else {
-            tracing::warn!("too many private answers are on their way: one is not given");
+            tracing::warn!("too many private answers in flight: dropped one");
             return false;
         };
         let closing = self.0.closing.clone();
@@ -268,14 +271,14 @@ impl InteractionHandler {
         true
     }
 
-    /// A few attempts, and then it is not said: what was done is in the thread anyway.
-    async fn send_reply(&self, desk: &ReplyTarget, body: Value) {
+    /// Makes a few attempts, then gives up: the thread shows the outcome anyway.
+    async fn send_reply(&self, target: &ReplyTarget, body: Value) {
         let mut wait = FIRST_WAIT;
-        let mut url = desk.url.clone();
-        for _ in 0..TRIES {
-            // Each way has arguments of its own: none of them may be left over for the next one.
+        let mut url = target.url.clone();
+        for _ in 0..MAX_ATTEMPTS {
+            // Each method has its own arguments: none may be left over for the next attempt.
             let mut body = body.clone();
-            let told = match (&url, &desk.channel) {
+            let sent = match (&url, &target.channel) {
                 (Some(url), _) => {
                     body["response_type"] = json!("ephemeral");
                     body["replace_original"] = json!(false);
@@ -283,20 +286,20 @@ impl InteractionHandler {
                 }
                 (None, Some(channel)) => {
                     body["channel"] = json!(channel);
-                    body["user"] = json!(desk.user);
-                    if let Some(thread) = &desk.thread {
+                    body["user"] = json!(target.user);
+                    if let Some(thread) = &target.thread {
                         body["thread_ts"] = json!(thread);
                     }
                     self.0.web.call("chat.postEphemeral", &body).await.map(drop)
                 }
                 (None, None) => {
-                    body["channel"] = json!(desk.user);
+                    body["channel"] = json!(target.user);
                     self.0.web.call("chat.postMessage", &body).await.map(drop)
                 }
             };
-            match told {
+            match sent {
                 Ok(()) => return,
-                // An address for answers is good for half an hour and five answers.
+                // A response URL is valid for half an hour and five answers; then we post as the bot.
                 Err(SlackCallError::Refused(_) | SlackCallError::Setup(_) | SlackCallError::Unknown(_))
                     if url.is_some() =>
                 {
@@ -306,7 +309,7 @@ impl InteractionHandler {
                     url = None;
                 }
                 Err(trouble @ (SlackCallError::Refused(_) | SlackCallError::Setup(_))) => {
-                    tracing::warn!(%trouble, "a private answer was not taken");
+                    tracing::warn!(%trouble, "Slack refused a private answer");
                     return;
                 }
                 Err(SlackCallError::Slow(longer)) => {
@@ -318,15 +321,17 @@ impl InteractionHandler {
         }
     }
 
-    /// Says what went wrong. Somebody who was faster is told with time and name. `true` if it was done all the same.
-    async fn handle_error(&self, who: &Caller, desk: &ReplyTarget, error: &OpError) -> Result<bool, Retry> {
-        // The key is this deed's own: it was done before the daemon was killed, and now the same words mean something else.
+    /// Reports an error to the person; if somebody else decided first, with name and time. `true` if the action was
+    /// done after all.
+    async fn handle_error(&self, who: &Caller, target: &ReplyTarget, error: &OpError) -> Result<bool, Retry> {
+        // The key belongs to this interaction alone, so the action was done before the daemon was killed; the same text
+        // only resolves to another request now.
         if error.code == "idempotency_key_reused" {
             return Ok(true);
         }
         let why = error.sentence();
         if error.kind.is_fault() {
-            tracing::warn!(why, "what somebody wants in Slack cannot be done yet");
+            tracing::warn!(why, "an action in Slack failed; retrying");
             return Err(Retry);
         }
         if error.kind == ErrorKind::Forbidden {
@@ -337,14 +342,14 @@ impl InteractionHandler {
         } else {
             MrkdwnText::untrusted(&why)
         };
-        self.reply_text(desk, words).await;
+        self.reply_text(target, words).await;
         Ok(false)
     }
 
     async fn carry_out(
         &self,
         who: &Caller,
-        desk: &ReplyTarget,
+        target: &ReplyTarget,
         request: SlackRequest,
         key: &str,
     ) -> Result<bool, Retry> {
@@ -352,35 +357,36 @@ impl InteractionHandler {
             Ok(outcome) => {
                 if let RequestResult::Sent(Delivery::Failed(cause)) = outcome {
                     self.reply_text(
-                        desk,
+                        target,
                         MrkdwnText::new("It did not reach the agent: ").and(MrkdwnText::untrusted(&cause)),
                     )
                     .await;
                 }
                 Ok(true)
             }
-            Err(error) => self.handle_error(who, desk, &error).await,
+            Err(error) => self.handle_error(who, target, &error).await,
         }
     }
 
-    /// Something that is to be seen in Slack.
+    /// Stores a message for the sender.
     async fn enqueue(&self, want: DesiredMessage) -> Result<(), Retry> {
         self.0.store.slack_upsert(vec![want], None).await.map_err(|_| Retry)?;
         self.0.outbox.notify_one();
         Ok(())
     }
 
-    /// A reaction says that a reply was taken.
+    /// Acknowledges a reply with a reaction.
     async fn react(
         &self,
         key: String,
         session: SessionId,
-        said: &ThreadMessage,
+        message: &ThreadMessage,
         name: &str,
     ) -> Result<(), Retry> {
         let wanted =
-            DesiredContent::Reaction { of: said.ts.clone(), name: name.to_owned(), instead_of: None }.text();
-        let (channel, memo) = (said.channel.clone(), String::new());
+            DesiredContent::Reaction { of: message.ts.clone(), name: name.to_owned(), instead_of: None }
+                .text();
+        let (channel, memo) = (message.channel.clone(), String::new());
         let (session, thread) = (Some(session), None);
         self.enqueue(DesiredMessage {
             key,
@@ -395,37 +401,38 @@ impl InteractionHandler {
         .await
     }
 
-    /// A form; if it does not open, this instead.
+    /// Opens a form; sends `instead` if that fails.
     #[expect(clippy::unused_async, reason = "it belongs to what is awaited")]
     async fn open(
         &self,
-        desk: &ReplyTarget,
+        target: &ReplyTarget,
         trigger: &str,
         view: &super::block_kit::SlackView,
         instead: CardMessage,
     ) {
         let body = json!({ "trigger_id": trigger, "view": view });
-        let (this, desk) = (self.clone(), desk.clone());
+        let (this, target) = (self.clone(), target.clone());
         self.spawn_bounded(async move {
+            // A trigger is valid for three seconds, so there is no second attempt.
             if let Err(trouble) = this.0.web.call("views.open", &body).await {
                 tracing::info!(%trouble, "a form did not open");
-                this.reply(&desk, &instead).await;
+                this.reply(&target, &instead).await;
             }
         });
     }
 
-    async fn open_send(&self, desk: &ReplyTarget, trigger: &str, text: &str) {
+    async fn open_send(&self, target: &ReplyTarget, trigger: &str, text: &str) {
         let sessions = self.access().live_sessions().await.unwrap_or_default();
         let view = card::send_to_agent(&sessions, &super::commands::decode_text(text));
         let instead = MrkdwnText::new("Use `/intercom send &lt;session&gt; &lt;text&gt;` instead.");
-        self.open(desk, trigger, &view, not_opened(instead)).await;
+        self.open(target, trigger, &view, not_opened(instead)).await;
     }
 
     fn homes(&self) -> std::sync::MutexGuard<'_, HashMap<String, HomeTabState>> {
         self.0.homes.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Shows a home as it is now. Nobody waits for it: a call that hangs delays only the next picture of the same home.
+    /// Updates a home tab in the background. A call that hangs delays only the next update of the same tab.
     fn show_home(&self, user: &str) {
         {
             let mut homes = self.homes();
@@ -435,24 +442,24 @@ impl InteractionHandler {
                 return;
             }
         }
-        let (this, whose) = (self.clone(), user.to_owned());
+        let (this, user_id) = (self.clone(), user.to_owned());
         let begun = self.spawn_bounded(async move {
-            while this.is_home_stale(&whose) {
-                this.publish_home(&whose).await;
+            while this.is_home_stale(&user_id) {
+                this.publish_home(&user_id).await;
             }
         });
         if !begun && let Some(home) = self.homes().get_mut(user) {
-            home.showing = false; // the next one who wants it shown begins again
+            home.showing = false; // the next update starts a task again
         }
     }
 
-    /// Takes the mark; without one, nobody shows this home any more.
+    /// Takes the stale mark. Without a mark, the task of this home tab ends.
     fn is_home_stale(&self, user: &str) -> bool {
         let mut homes = self.homes();
         let Some(home) = homes.get_mut(user) else { return false };
         home.showing = std::mem::take(&mut home.stale);
         let showing = home.showing;
-        if !showing && home.looked_at.is_none() {
+        if !showing && home.viewed_at.is_none() {
             homes.remove(user);
         }
         showing
@@ -469,7 +476,7 @@ impl InteractionHandler {
                     self.access().pending_clearances(None),
                     self.access().pending_questions(None)
                 );
-                // What cannot be read now is not shown as nothing.
+                // After a failed read an empty list would be wrong: leave the tab unchanged.
                 let (Ok(mut sessions), Ok(recent), Ok(clearances), Ok(questions)) =
                     (live, recent, clearances, questions)
                 else {
@@ -483,24 +490,26 @@ impl InteractionHandler {
         };
         let body = json!({ "user_id": user, "view": view });
         if let Err(trouble) = self.0.web.call("views.publish", &body).await {
-            tracing::info!(%trouble, user, "a home could not be shown");
+            tracing::info!(%trouble, user, "a home tab could not be updated");
         }
     }
 
-    /// Shows the newest to those who have looked lately.
+    /// Updates the home tabs that were opened lately.
     pub(super) fn refresh_homes(&self) {
         let users: Vec<String> = {
             let mut homes = self.homes();
-            let lately = |home: &HomeTabState| home.looked_at.is_some_and(|at| at.elapsed() < LOOKED_FOR);
-            homes.retain(|_, home| home.showing || lately(home));
-            homes.iter().filter(|(_, home)| lately(home)).map(|(user, _)| user.clone()).collect()
+            let is_recent =
+                |home: &HomeTabState| home.viewed_at.is_some_and(|at| at.elapsed() < HOME_REFRESH_TIME);
+            homes.retain(|_, home| home.showing || is_recent(home));
+            homes.iter().filter(|(_, home)| is_recent(home)).map(|(user, _)| user.clone()).collect()
         };
         for user in users {
             self.show_home(&user);
         }
     }
 
-    /// A form says nothing about where it came from: the thread of what it is about is as good.
+    /// Returns the thread for answers to a form. Slack does not report where the form was opened, so it is the thread
+    /// of the form's request.
     async fn reply_target_of(&self, submit: &FormSubmission) -> ReplyTarget {
         let about = submit.about.split_whitespace().next().unwrap_or_default();
         let found = self.0.store.slack_message(about.to_owned()).await.ok().flatten();
@@ -526,7 +535,7 @@ fn not_opened(instead: MrkdwnText) -> CardMessage {
     card::note("answer", MrkdwnText::new("The form did not open. ").and(instead))
 }
 
-/// Names the person who decided first, and the time.
+/// Returns a text with the person who decided first, and the time.
 fn already_decided(error: &OpError) -> MrkdwnText {
     let (status, by, at) = match error.attached.as_deref() {
         Some(ErrorAttachment::Clearance(clearance)) => {

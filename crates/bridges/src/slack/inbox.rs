@@ -1,5 +1,5 @@
-//! Works off what Slack sent: in order within a thread, threads beside each other. What is not done yet when the daemon
-//! ends is done by the next one.
+//! Executes stored interactions: in order within a thread, threads concurrently. Interactions that are unfinished when
+//! the daemon ends are executed by the next one, under the same idempotency keys.
 
 use std::collections::{HashMap, HashSet, VecDeque};
 use std::panic::AssertUnwindSafe;
@@ -15,27 +15,27 @@ use super::handlers::InteractionHandler;
 use super::interaction::{self, Interaction};
 use intercom_store::Store;
 
-/// Things that are being done at the same time; the others wait for their turn.
-const AT_ONCE: usize = 64;
-/// Threads in which something is to be done; the others wait in the store.
-const LANES: usize = 1024;
-/// After something that the store could not do.
-const BREATHER: Duration = Duration::from_secs(1);
-/// The most attempts at an action that fails because of our own store.
-const TRIES: usize = 60;
+/// The limit on concurrently executed interactions.
+const MAX_RUNNING: usize = 64;
+/// The limit on lanes (threads) with unfinished interactions in memory; further ones wait in the store.
+const MAX_LANES: usize = 1024;
+/// The delay after a failure of the store.
+const RETRY_DELAY: Duration = Duration::from_secs(1);
+/// The limit on attempts at an interaction that fails because of our own store.
+const MAX_ATTEMPTS: usize = 60;
 
 pub(super) struct EnvelopeInbox {
     pub(super) store: Store,
-    pub(super) actor: InteractionHandler,
-    /// Rung when something has arrived.
+    pub(super) handler: InteractionHandler,
+    /// Notified when an interaction was stored.
     pub(super) bell: Arc<Notify>,
 }
 
 #[derive(Default)]
 struct InteractionLanes {
-    /// Taken from the store and not yet worked off.
+    /// The keys that were taken from the store and are unfinished.
     known: HashSet<String>,
-    /// A lane is there while somebody works on it.
+    /// The queued interactions of each lane; a lane exists while a task works on it.
     waiting: HashMap<String, VecDeque<(String, Interaction)>>,
 }
 
@@ -47,13 +47,13 @@ impl EnvelopeInbox {
     async fn work(&self) {
         let mut lanes = InteractionLanes::default();
         let mut tasks: JoinSet<(String, String)> = JoinSet::new();
-        let turns = Arc::new(Semaphore::new(AT_ONCE));
+        let permits = Arc::new(Semaphore::new(MAX_RUNNING));
         loop {
             let frames = match self.store.slack_received().await {
                 Ok(frames) => frames,
                 Err(error) => {
-                    tracing::warn!(%error, "what Slack sent cannot be read");
-                    tokio::time::sleep(BREATHER).await;
+                    tracing::warn!(%error, "stored interactions from Slack cannot be read; retrying");
+                    tokio::time::sleep(RETRY_DELAY).await;
                     continue;
                 }
             };
@@ -61,13 +61,13 @@ impl EnvelopeInbox {
                 if lanes.known.contains(&key) {
                     continue;
                 }
-                let deed = interaction::parse_interaction(&frame);
-                let lane = deed.lane();
+                let interaction = interaction::parse_interaction(&frame);
+                let lane = interaction.lane();
                 if let Some(queue) = lanes.waiting.get_mut(&lane) {
-                    queue.push_back((key.clone(), deed));
-                } else if lanes.waiting.len() < LANES {
+                    queue.push_back((key.clone(), interaction));
+                } else if lanes.waiting.len() < MAX_LANES {
                     lanes.waiting.insert(lane.clone(), VecDeque::new());
-                    self.begin(&mut tasks, &turns, lane, key.clone(), deed);
+                    self.begin(&mut tasks, &permits, lane, key.clone(), interaction);
                 } else {
                     continue;
                 }
@@ -76,10 +76,10 @@ impl EnvelopeInbox {
             tokio::select! {
                 () = self.bell.notified() => {}
                 Some(done) = tasks.join_next() => {
-                    let Ok((lane, key)) = done else { continue }; // nothing in it panics or is cancelled
+                    let Ok((lane, key)) = done else { continue }; // the task neither panics nor is cancelled
                     lanes.known.remove(&key);
                     match lanes.waiting.get_mut(&lane).and_then(VecDeque::pop_front) {
-                        Some((key, deed)) => self.begin(&mut tasks, &turns, lane, key, deed),
+                        Some((key, interaction)) => self.begin(&mut tasks, &permits, lane, key, interaction),
                         None => {
                             lanes.waiting.remove(&lane);
                         }
@@ -92,36 +92,37 @@ impl EnvelopeInbox {
     fn begin(
         &self,
         tasks: &mut JoinSet<(String, String)>,
-        turns: &Arc<Semaphore>,
+        permits: &Arc<Semaphore>,
         lane: String,
         key: String,
-        deed: Interaction,
+        interaction: Interaction,
     ) {
-        let (store, actor, turns) = (self.store.clone(), self.actor.clone(), Arc::clone(turns));
+        let (store, handler, permits) = (self.store.clone(), self.handler.clone(), Arc::clone(permits));
         tasks.spawn(async move {
-            for attempt in 1..=TRIES {
-                // The same key as before: what was done already is not done again.
-                let acting = AssertUnwindSafe(actor.handle(&key, &deed, attempt == TRIES)).catch_unwind();
-                // Held only while something is done: talk in threads that may or may not be ours waits for a long time, and
-                // must not take the place of decisions.
-                let turn = turns.acquire().await.expect("it is never closed");
+            for attempt in 1..=MAX_ATTEMPTS {
+                // The same key in each attempt: an operation that succeeded is not repeated.
+                let acting = AssertUnwindSafe(handler.handle(&key, &interaction, attempt == MAX_ATTEMPTS))
+                    .catch_unwind();
+                // Held only during the attempt: a message in a thread that may or may not be ours is retried for a long
+                // time, and must not take the place of decisions.
+                let permit = permits.acquire().await.expect("it is never closed");
                 let done = acting.await;
-                drop(turn);
+                drop(permit);
                 match done {
                     Ok(Err(_)) => {}
                     Ok(Ok(())) => break,
-                    // A bug: what sets it off must not set it off again, nor keep its thread for ever.
+                    // A bug: the interaction must neither trigger it again nor block its thread for ever.
                     Err(_) => {
-                        tracing::error!(key, "what somebody did in Slack could not be worked off");
+                        tracing::error!(key, "an interaction from Slack caused a panic; it is skipped");
                         break;
                     }
                 }
-                tokio::time::sleep(BREATHER).await;
+                tokio::time::sleep(RETRY_DELAY).await;
             }
             intercom_failpoint::visit("slack.acted");
             while let Err(error) = store.slack_mark_processed(key.clone()).await {
-                tracing::warn!(%error, "what was done for Slack cannot be written down yet");
-                tokio::time::sleep(BREATHER).await;
+                tracing::warn!(%error, "a finished interaction from Slack cannot be recorded; retrying");
+                tokio::time::sleep(RETRY_DELAY).await;
             }
             (lane, key)
         });

@@ -8,15 +8,15 @@ use serde_json::Value;
 
 use intercom_types::hex;
 
-/// Longer than any id of Slack's, and short enough for a key.
-const MAX_NAME: usize = 200;
+/// The limit on ids in keys: longer than any id of Slack, and short enough for a key.
+const MAX_ID: usize = 200;
 
-/// One act of one person.
+/// One action of a person.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(super) enum Interaction {
     /// A button.
     Click(ButtonClick),
-    /// A form was sent off.
+    /// A submitted form.
     Submit(FormSubmission),
     /// "Send to agent", on a message.
     Shortcut {
@@ -47,9 +47,9 @@ pub(super) struct ButtonClick {
     pub(super) user: String,
     pub(super) action: String,
     pub(super) value: String,
-    /// Lets a form be opened, for three seconds.
+    /// The trigger that permits opening a form, for three seconds.
     pub(super) trigger: String,
-    /// Where a private answer may be sent.
+    /// The response URL for a private answer.
     pub(super) answer: Option<String>,
     /// The channel of the message that has the button; `None` in the home tab.
     pub(super) channel: Option<String>,
@@ -92,11 +92,11 @@ pub(super) enum SocketEnvelope {
     Disconnect {
         reason: String,
     },
-    /// To be acknowledged and forgotten: what a bot says, most often we ourselves, is nobody's wish.
+    /// To be acknowledged and ignored: a message of a bot, most often of ours.
     BotMessage {
         envelope: String,
     },
-    /// To be acknowledged; the key is the same when it is delivered again.
+    /// To be stored, then acknowledged. A second delivery has the same key.
     Interaction {
         envelope: String,
         key: String,
@@ -108,15 +108,15 @@ fn text(value: &Value, pointer: &str) -> Option<String> {
     value.pointer(pointer).and_then(Value::as_str).filter(|text| !text.is_empty()).map(str::to_owned)
 }
 
-/// An id as it is, or what stands for it where a key cannot be so long or have such characters.
+/// Returns an id, or its hash if it is too long for a key or has unusual characters.
 fn name(id: &str) -> Cow<'_, str> {
-    if id.len() <= MAX_NAME && id.bytes().all(|byte| byte.is_ascii_graphic()) {
+    if id.len() <= MAX_ID && id.bytes().all(|byte| byte.is_ascii_graphic()) {
         return Cow::Borrowed(id);
     }
     Cow::Owned(hex(digest(&SHA256, id.as_bytes()).as_ref()))
 }
 
-/// Reads as little as it takes to acknowledge.
+/// Reads as much of an envelope as its acknowledgement needs.
 pub(super) fn parse_envelope(frame: &str) -> SocketEnvelope {
     let Ok(value) = serde_json::from_str::<Value>(frame) else { return SocketEnvelope::Other };
     match value["type"].as_str() {
@@ -133,7 +133,7 @@ pub(super) fn parse_envelope(frame: &str) -> SocketEnvelope {
     {
         return SocketEnvelope::BotMessage { envelope };
     }
-    // Envelope ids are new with each delivery; what they are about is not.
+    // A second delivery has a new envelope id, but the same id of its content.
     let known = ["/payload/event_id", "/payload/trigger_id", "/payload/view/hash"];
     let named = known.into_iter().find_map(|pointer| text(&value, pointer).map(|id| (pointer, id)));
     let key = match named {
@@ -207,7 +207,7 @@ fn event(payload: &Value) -> Interaction {
         Some("app_home_opened") if event["tab"].as_str().is_none_or(|tab| tab == "home") => {
             Interaction::HomeOpened { user: user() }
         }
-        // What bots say, ourselves among them, is nobody's wish; edits and deletions change nothing that was said.
+        // Messages of bots, ours included, are no requests of people. Edits and deletions do not undo a message.
         Some("message")
             if matches!(subtype, None | Some("file_share" | "thread_broadcast"))
                 && event.get("bot_id").is_none_or(Value::is_null) =>
@@ -227,7 +227,7 @@ fn event(payload: &Value) -> Interaction {
     }
 }
 
-/// Without our name at its beginning: `@intercom approve` is as good as `approve`.
+/// Removes our mention from the beginning: `@intercom approve` means `approve`.
 fn strip_own_mention(payload: &Value, said: String) -> String {
     let us =
         payload["authorizations"].as_array().into_iter().flatten().filter_map(|us| us["user_id"].as_str());
@@ -259,7 +259,7 @@ impl Interaction {
         let thread = |channel: &str, thread: &str| format!("{channel} {thread}");
         match self {
             Self::Click(ButtonClick { user, channel, thread: ts, action, .. }) => match (channel, ts) {
-                // It is meant for what takes too long: a stop that still waits is what it ends.
+                // Not in the thread's lane: a kill must overtake a stop that takes too long.
                 (Some(channel), Some(ts)) if action == "kill" => thread(channel, ts) + " kill",
                 (Some(channel), Some(ts)) => thread(channel, ts),
                 _ => user.clone(),

@@ -1,6 +1,6 @@
 //! The manifest of the Slack app.
 
-/// To be pasted into Slack's page for new apps.
+/// The manifest, for Slack's page for new apps.
 pub const MANIFEST: &str = include_str!("manifest.yaml");
 
 #[cfg(test)]

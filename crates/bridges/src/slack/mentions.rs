@@ -1,75 +1,80 @@
-//! The choice of people to mention, and the time for it: pure.
+//! The choice of people to mention, and of the time. Pure.
 
 use std::time::Duration;
 
 use intercom_daemon::config::{Config, OperatorConfig};
 use intercom_types::{Role, Time};
 
-/// Something that waits for somebody.
+/// A pending request, as far as mentions depend on it.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(super) struct UnansweredRequest<'a> {
     pub(super) since: Time,
-    /// High or critical: worth a call at any hour.
+    /// True for a high or critical risk, which is worth a mention at any hour.
     pub(super) is_urgent: bool,
     pub(super) least: Role,
-    /// Whom the rule wants asked, by name or `@role`; anybody if that is empty.
+    /// The people whom the rule wants asked, by name or `@role`; empty for anybody.
     pub(super) whom: &'a [String],
 }
 
-fn may_decide(operator: &OperatorConfig, waits: &UnansweredRequest<'_>) -> bool {
+fn may_decide(operator: &OperatorConfig, request: &UnansweredRequest<'_>) -> bool {
     let asked =
         |who: &String| *who == operator.name || who.strip_prefix('@') == Some(operator.role().as_str());
-    operator.role() >= waits.least
-        && (waits.whom.is_empty() || operator.role() == Role::Admin || waits.whom.iter().any(asked))
+    operator.role() >= request.least
+        && (request.whom.is_empty() || operator.role() == Role::Admin || request.whom.iter().any(asked))
 }
 
-/// Returns true during quiet hours, when only a high or critical risk is worth a call.
+/// Returns true during quiet hours, when only requests of high or critical risk mention anybody.
 pub(super) fn is_quiet(config: &Config, now: Time) -> bool {
     config.slack.quiet_hours().is_some_and(|hours| hours.contains(now, &config.slack.time_zone))
 }
 
-/// Whom a new card calls: those who are to be called here, if they may decide it; those whom the rule names, if it does.
+/// Returns the people whom a new card mentions: those in `ping` who may decide it, and those whom the rule names.
 pub(super) fn initial_mentions(
     config: &Config,
     ping: &[String],
-    waits: &UnansweredRequest<'_>,
+    request: &UnansweredRequest<'_>,
     now: Time,
 ) -> Vec<String> {
-    if is_quiet(config, now) && !waits.is_urgent {
+    if is_quiet(config, now) && !request.is_urgent {
         return Vec::new();
     }
     let named = |operator: &&OperatorConfig| {
-        waits
+        request
             .whom
             .iter()
             .any(|who| *who == operator.name || who.strip_prefix('@') == Some(operator.role().as_str()))
     };
     let known = config.operators.iter().filter(|operator| operator.slack.is_some());
     let called = known.filter(|operator| {
-        may_decide(operator, waits)
-            && (ping.contains(&operator.name) || (!waits.whom.is_empty() && named(operator)))
+        may_decide(operator, request)
+            && (ping.contains(&operator.name) || (!request.whom.is_empty() && named(operator)))
     });
     called.map(|operator| operator.name.clone()).collect()
 }
 
-/// Returns the further people to call by now, one for each escalation interval that has passed. Only people
-/// who may decide are called.
-pub(super) fn escalation_mentions(config: &Config, waits: &UnansweredRequest<'_>, now: Time) -> Vec<String> {
+/// Returns the further people to mention by now, one for each escalation interval that has passed. Only people who may
+/// decide are among them.
+pub(super) fn escalation_mentions(
+    config: &Config,
+    request: &UnansweredRequest<'_>,
+    now: Time,
+) -> Vec<String> {
     let Some(after) = config.slack.escalate_after().filter(|after| !after.is_zero()) else {
         return Vec::new();
     };
-    if is_quiet(config, now) && !waits.is_urgent {
+    if is_quiet(config, now) && !request.is_urgent {
         return Vec::new();
     }
-    let steps = now.since(waits.since).as_millis() / after.as_millis();
+    let steps = now.since(request.since).as_millis() / after.as_millis();
     let able = |name: &&String| {
-        config.operators.iter().any(|operator| operator.name == **name && may_decide(operator, waits))
+        config.operators.iter().any(|operator| operator.name == **name && may_decide(operator, request))
     };
     let order = config.slack.escalate_to.iter().filter(able);
     order.take(usize::try_from(steps).unwrap_or(usize::MAX)).cloned().collect()
 }
 
-/// The morning of which a digest is due, while it is fresh: a daemon that was down all day does not tell of last night.
+/// Returns the date whose morning digest is due, for a few hours after quiet hours: a daemon that was down all day
+/// posts none.
 pub(super) fn due_digest_date(config: &Config, now: Time) -> Option<String> {
     const FRESH: Duration = Duration::from_hours(4);
     let hours = config.slack.quiet_hours()?;

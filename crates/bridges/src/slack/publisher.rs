@@ -1,10 +1,37 @@
-//! Turns the log into what should be seen in Slack.
+//! The publisher: it turns the log into the desired messages in Slack.
 //!
 //! ```text
-//!   log ─► news (a card that may have changed, a turn that is over …) ─► cards, from how things are now ─► store
+//!   log ─► ViewerLog ─► CardUpdate ─► DesiredMessage ─► slack_messages (store) ─► sender
+//!          (redacted)   (a card may    (rendered from
+//!                        have changed)  current state)
 //! ```
-//! Cards are made of the present, not of the event, so it does not matter how often or how late they are made. How far the
-//! log was told is stored with what was made of it. Status cards follow at most every two seconds.
+//!
+//! # Theory of operation
+//!
+//! *Ownership.* The publisher is one task. It owns the cursor `slack`, the position in the log up to which messages are
+//! stored, and [`PublisherState`]: running turns, and when each kind of card was last rendered. It never calls Slack;
+//! rows of `slack_messages` are its only output, and the sender reads them from there. Two notifiers leave it: `outbox`
+//! after a change of a row, `homes` when home tabs are out of date.
+//!
+//! *Order.* Events are read in batches of 500 and become updates in the order of the log. Updates are rendered per
+//! session in that order, sessions concurrently, so that a session with a slow read does not delay others. A thread's
+//! root is put before the first message of the thread. Periodic work follows a batch: status cards at most every two
+//! seconds per session, streamed text every three, mentions of further people every two, home tabs every five.
+//!
+//! *Idempotence.* A card is rendered from the current state of its session, clearance or question, not from the event,
+//! and has a fixed key. Rendering it twice, or late, gives the same row; an unchanged row is not sent again. That makes
+//! it safe to store the cursor after the fact, to repeat a batch after a crash, and to merge several updates of one
+//! card.
+//!
+//! *Nothing is lost.* Messages and the cursor are stored in one transaction; after a failure the same batch is stored
+//! again. At the start all pending requests are rendered, whatever the cursor says. If retention removed events that
+//! were not read, the publisher continues with the oldest event and renders all pending requests again. The state in
+//! memory may be lost: a restart costs the counts of the running turn and streamed text that was not shown yet, both of
+//! which the log has.
+//!
+//! *Bounds.* A turn keeps 6,000 characters of the agent's last message and 2,800 of streamed text; a session has at
+//! most five unsent messages of streamed text, and newer text replaces the last of them. Slack's rate limits are the
+//! sender's concern.
 
 use std::collections::{HashMap, HashSet};
 use std::sync::Arc;
@@ -30,7 +57,7 @@ const BATCH: usize = 500;
 const STATUS_EVERY: Duration = Duration::from_secs(2);
 const TALK_EVERY: Duration = Duration::from_secs(3);
 const HOMES_EVERY: Duration = Duration::from_secs(5);
-/// The interval between checks for people to call.
+/// The interval between checks for further people to mention.
 const CALLS_EVERY: Duration = Duration::from_secs(2);
 /// The shortest interval at which the cursor is stored when there is nothing to post.
 const STORED_EVERY: Duration = Duration::from_secs(1);
@@ -40,13 +67,13 @@ pub(super) struct CardPublisher {
     pub(super) access: SlackAccess,
     pub(super) store: Store,
     pub(super) bell: Bell,
-    /// Rung when something is wanted.
+    /// Notified after a change of a desired message.
     pub(super) outbox: Arc<Notify>,
-    /// Rung when homes may be out of date.
+    /// Notified when home tabs may be out of date.
     pub(super) homes: Arc<Notify>,
 }
 
-/// Something that may have to be seen, in the order in which it happened.
+/// A card or note that may have to change because of an event.
 #[derive(Debug)]
 enum CardUpdate {
     Clearance(SessionId, String),
@@ -57,7 +84,7 @@ enum CardUpdate {
         change: StallChange,
     },
     Ended(SessionId),
-    /// It runs again.
+    /// The session was resumed.
     Resumed {
         session: SessionId,
         by: Option<String>,
@@ -83,7 +110,7 @@ enum CardUpdate {
     },
 }
 
-/// A change of the card about a stall.
+/// A change of the card of a stall.
 #[derive(Debug)]
 enum StallChange {
     Event(Box<Event>),
@@ -102,22 +129,22 @@ enum ThreadNote {
     StoppedBy(String),
 }
 
-/// The loop's state besides the store. All of it may be lost.
+/// The state in memory. All of it may be lost.
 #[derive(Default)]
 struct PublisherState {
     turns: HashMap<SessionId, TurnSummary>,
-    /// When a status card was last made.
+    /// The time at which a session's status card was last rendered.
     shown: HashMap<SessionId, Instant>,
-    /// Those that may be out of date.
+    /// Sessions whose status card may be out of date.
     stale: HashSet<SessionId>,
-    /// Threads that have a root.
+    /// Sessions whose thread has a root in the store.
     rooted: HashSet<SessionId>,
     streamed_at: HashMap<SessionId, Instant>,
     homes: Option<Instant>,
     homes_stale: bool,
     escalated_at: Option<Instant>,
     periodic_at: Option<Instant>,
-    /// When it was last stored how far the log was told.
+    /// The time at which the cursor was last stored.
     stored: Option<Instant>,
 }
 
@@ -127,191 +154,207 @@ impl CardPublisher {
     }
 
     async fn follow_log(&self) {
-        let mut ear = self.bell.listen();
-        let (mut mind, mut log) = (PublisherState::default(), ViewerLog::default());
+        let mut bell = self.bell.listen();
+        let (mut state, mut log) = (PublisherState::default(), ViewerLog::default());
         let mut seq = loop {
-            let newest = ear.newest();
-            match self.begin(newest, &mut mind).await {
+            let newest = bell.newest();
+            match self.begin(newest, &mut state).await {
                 Ok(seq) => break seq,
-                Err(error) => tracing::warn!(%error, "what Slack should show is not known yet"),
+                Err(error) => tracing::warn!(%error, "the Slack publisher cannot start yet; retrying"),
             }
             tokio::time::sleep(BREATHER).await;
         };
         loop {
-            ear.newest();
+            // Before the read: a ring during the read must not be missed by the wait after it.
+            bell.newest();
             match self.store.events(Some(seq), None, BATCH).await {
                 Ok(Ok(events)) if events.is_empty() => {
-                    self.run_periodic(&mut mind).await;
-                    let rest = tokio::time::sleep(mind.until_periodic());
+                    self.run_periodic(&mut state).await;
+                    let rest = tokio::time::sleep(state.until_periodic());
                     tokio::select! {
-                        heard = ear.wait_for_ring() => if !heard { return },
+                        heard = bell.wait_for_ring() => if !heard { return },
                         () = rest => {}
                     }
                 }
                 Ok(Ok(events)) => {
                     let last = events.last().map_or(seq, |event| event.seq);
-                    let mut news = Vec::new();
+                    let mut updates = Vec::new();
                     for event in self.as_viewer(&mut log, events).await {
-                        mind.apply_event(&event, &mut news);
+                        state.apply_event(&event, &mut updates);
                     }
-                    while let Err(error) = self.publish(&news, Some(last), &mut mind).await {
-                        tracing::warn!(%error, "what Slack should show cannot be written down yet");
+                    while let Err(error) = self.publish(&updates, Some(last), &mut state).await {
+                        // Repeated, not skipped: going on would lose these updates.
+                        tracing::warn!(%error, "messages for Slack cannot be stored; retrying");
                         tokio::time::sleep(BREATHER).await;
                     }
                     seq = last;
-                    // News go first; but a log that never pauses must not keep the rest waiting for ever.
-                    if mind.periodic_at.is_none_or(|at| at.elapsed() >= STATUS_EVERY) {
-                        self.run_periodic(&mut mind).await;
+                    // Updates go first, but a log that never pauses must not starve the periodic work.
+                    if state.periodic_at.is_none_or(|at| at.elapsed() >= STATUS_EVERY) {
+                        self.run_periodic(&mut state).await;
                     }
                 }
                 Ok(Err(LogCutoff { oldest })) => {
-                    tracing::warn!(after = seq, oldest, "retention was faster than Slack");
-                    // What was not told is not news any more; what is open now may be.
-                    mind = PublisherState::default();
+                    tracing::warn!(
+                        after = seq,
+                        oldest,
+                        "retention removed events before the Slack publisher read them"
+                    );
+                    // The removed events are out of date anyway; pending requests are rendered again by `begin`.
+                    state = PublisherState::default();
                     seq = oldest.saturating_sub(1);
-                    let again = self.store.set_cursor(CURSOR, seq).await;
-                    match again {
-                        Ok(()) => seq = self.begin(seq, &mut mind).await.unwrap_or(seq),
-                        Err(error) => tracing::warn!(%error, "how far Slack was told cannot be stored"),
+                    let stored = self.store.set_cursor(CURSOR, seq).await;
+                    match stored {
+                        Ok(()) => seq = self.begin(seq, &mut state).await.unwrap_or(seq),
+                        Err(error) => {
+                            tracing::warn!(%error, "the position of the Slack publisher cannot be stored")
+                        }
                     }
                 }
                 Err(error) => {
-                    tracing::warn!(%error, "the log cannot be read for Slack");
+                    tracing::warn!(%error, "the Slack publisher cannot read the log; retrying");
                     tokio::time::sleep(BREATHER).await;
                 }
             }
         }
     }
 
-    /// These events as viewers may see them, as far as they may by now.
+    /// Returns events as viewers may see them. Streamed text that may contain part of a secret is held for a later
+    /// call.
     async fn as_viewer(&self, log: &mut ViewerLog, events: Vec<LoggedEvent>) -> Vec<LoggedEvent> {
         let mut out = Vec::with_capacity(events.len());
         for event in events {
             while let Err(error) = log.push(&self.store, event.clone(), &mut out).await {
-                tracing::warn!(%error, "the log cannot be read for Slack");
+                tracing::warn!(%error, "the Slack publisher cannot read the log; retrying");
                 tokio::time::sleep(BREATHER).await;
             }
         }
         out
     }
 
-    /// Starts at the stored position, or at the newest event: events from before Slack was set up are not
-    /// news, but open requests are. Requests that were open at the last stop are shown again, whatever their
-    /// cards look like: a click without effect in between may have left its mark.
-    async fn begin(&self, newest: u64, mind: &mut PublisherState) -> Result<u64, StoreError> {
+    /// Starts at the stored position, or at the newest event: events from before the setup of Slack are too old to
+    /// post, but pending requests are posted. Cards that were open at the last stop are sent again even if they are
+    /// unchanged: Slack may show the trace of a click that had no effect.
+    async fn begin(&self, newest: u64, state: &mut PublisherState) -> Result<u64, StoreError> {
         let seq = match self.store.cursor(CURSOR).await? {
             Some(seq) => seq,
             None => newest,
         };
-        let mut news = Vec::new();
+        let mut updates = Vec::new();
+        // Open cards in Slack may belong to requests that were decided while the daemon was down: rendering them from
+        // the current state closes them.
         let mut open: HashSet<String> = HashSet::new();
         for message in self.store.slack_open().await? {
             open.insert(message.key.clone());
             let Some(session) = message.session else { continue };
-            news.extend(card_of(session, &message.key));
+            updates.extend(card_of(session, &message.key));
         }
         for session in self.access.live_sessions().await? {
             let Ok(id) = session.id.parse() else { continue };
-            mind.stale.insert(id);
+            state.stale.insert(id);
         }
         for clearance in self.access.pending_clearances(None).await? {
             if !open.contains(&*clearance.id) {
-                news.push(CardUpdate::Clearance(clearance.session, clearance.id.to_string()));
+                updates.push(CardUpdate::Clearance(clearance.session, clearance.id.to_string()));
             }
         }
         for question in self.access.pending_questions(None).await? {
             if !open.contains(&*question.id) {
-                news.push(CardUpdate::Question(question.session, question.id.to_string()));
+                updates.push(CardUpdate::Question(question.session, question.id.to_string()));
             }
         }
-        let mut wants = self.render_all(&news, mind).await?;
-        wants
+        let mut messages = self.render_all(&updates, state).await?;
+        messages
             .iter_mut()
-            .filter(|want| want.open && open.contains(&want.key))
-            .for_each(|want| want.upsert_rule = UpsertRule::Again);
-        self.store.slack_upsert(wants, Some(seq)).await?;
+            .filter(|message| message.open && open.contains(&message.key))
+            .for_each(|message| message.upsert_rule = UpsertRule::Again);
+        self.store.slack_upsert(messages, Some(seq)).await?;
         self.outbox.notify_one();
         Ok(seq)
     }
 
     async fn publish(
         &self,
-        news: &[CardUpdate],
-        told: Option<u64>,
-        mind: &mut PublisherState,
+        updates: &[CardUpdate],
+        position: Option<u64>,
+        state: &mut PublisherState,
     ) -> Result<(), StoreError> {
-        let wants = self.render_all(news, mind).await?;
-        // Where nothing is to be seen, it does no harm to hear it again.
-        if wants.is_empty() && mind.stored.is_some_and(|at| at.elapsed() < STORED_EVERY) {
+        let messages = self.render_all(updates, state).await?;
+        // Without messages the cursor can wait: reading these events again changes nothing, and saves a write per
+        // event.
+        if messages.is_empty() && state.stored.is_some_and(|at| at.elapsed() < STORED_EVERY) {
             return Ok(());
         }
-        mind.stored = Some(Instant::now());
-        self.enqueue(wants, told).await
+        state.stored = Some(Instant::now());
+        self.enqueue(messages, position).await
     }
 
-    async fn enqueue(&self, wants: Vec<DesiredMessage>, told: Option<u64>) -> Result<(), StoreError> {
-        if wants.is_empty() && told.is_none() {
+    async fn enqueue(&self, messages: Vec<DesiredMessage>, position: Option<u64>) -> Result<(), StoreError> {
+        if messages.is_empty() && position.is_none() {
             return Ok(());
         }
-        if self.store.slack_upsert(wants, told).await? > 0 {
+        // Only after a change of a row: each notification makes the sender read the store.
+        if self.store.slack_upsert(messages, position).await? > 0 {
             self.outbox.notify_one();
         }
         Ok(())
     }
 
     /// Does the periodic work.
-    async fn run_periodic(&self, mind: &mut PublisherState) {
-        mind.periodic_at = Some(Instant::now());
+    async fn run_periodic(&self, state: &mut PublisherState) {
+        state.periodic_at = Some(Instant::now());
         let due = |at: Option<&Instant>, every: Duration| at.is_none_or(|at| at.elapsed() >= every);
         let stale: Vec<SessionId> =
-            mind.stale.iter().filter(|id| due(mind.shown.get(id), STATUS_EVERY)).copied().collect();
-        let mut wants = self.roots(&stale, mind).await;
+            state.stale.iter().filter(|id| due(state.shown.get(id), STATUS_EVERY)).copied().collect();
+        let mut messages = self.roots(&stale, state).await;
         let over: Vec<SessionId> =
-            wants.iter().filter(|want| !want.open).filter_map(|want| want.session).collect();
-        let talking: Vec<SessionId> = mind
+            messages.iter().filter(|message| !message.open).filter_map(|message| message.session).collect();
+        let streaming: Vec<SessionId> = state
             .turns
             .iter()
             .filter(|(id, turn)| {
-                turn.talk.as_ref().is_some_and(|talk| talk.fresh) && due(mind.streamed_at.get(id), TALK_EVERY)
+                turn.talk.as_ref().is_some_and(|talk| talk.fresh)
+                    && due(state.streamed_at.get(id), TALK_EVERY)
             })
             .map(|(id, _)| *id)
             .collect();
-        for id in &talking {
-            mind.streamed_at.insert(*id, Instant::now());
-            let Some((name, text)) = mind.turns.get_mut(id).and_then(TurnSummary::take_streamed) else {
+        // Taken before it is stored: after a failure the text is rendered again with the next piece.
+        for id in &streaming {
+            state.streamed_at.insert(*id, Instant::now());
+            let Some((name, text)) = state.turns.get_mut(id).and_then(TurnSummary::take_streamed) else {
                 continue;
             };
-            wants.extend(self.talk(*id, &name, &text, mind).await);
+            messages.extend(self.talk(*id, &name, &text, state).await);
         }
-        if due(mind.escalated_at.as_ref(), CALLS_EVERY) {
-            mind.escalated_at = Some(Instant::now());
-            wants.extend(self.escalations(mind).await);
+        if due(state.escalated_at.as_ref(), CALLS_EVERY) {
+            state.escalated_at = Some(Instant::now());
+            messages.extend(self.escalations(state).await);
         }
-        match self.enqueue(wants, None).await {
+        match self.enqueue(messages, None).await {
             Ok(()) => {
+                // Only now: after a failure the same cards are still due.
                 for id in stale {
-                    mind.stale.remove(&id);
-                    mind.shown.insert(id, Instant::now());
+                    state.stale.remove(&id);
+                    state.shown.insert(id, Instant::now());
                 }
                 for id in over {
-                    mind.forget(id);
+                    state.forget(id);
                 }
             }
             Err(error) => {
-                tracing::warn!(%error, "status cards cannot be written down yet");
-                // They are still due: without this we would try as fast as we can.
+                tracing::warn!(%error, "status cards cannot be stored; retrying");
+                // They are still due: without a delay the loop would spin.
                 tokio::time::sleep(BREATHER).await;
             }
         }
-        if mind.homes_stale && due(mind.homes.as_ref(), HOMES_EVERY) {
-            (mind.homes, mind.homes_stale) = (Some(Instant::now()), false);
+        if state.homes_stale && due(state.homes.as_ref(), HOMES_EVERY) {
+            (state.homes, state.homes_stale) = (Some(Instant::now()), false);
             self.homes.notify_one();
         }
     }
 }
 
 impl PublisherState {
-    /// A session that has ended has nothing more to say.
+    /// Forgets an ended session, so that the maps do not grow for ever.
     fn forget(&mut self, id: SessionId) {
         self.turns.remove(&id);
         self.shown.remove(&id);
@@ -331,13 +374,14 @@ impl PublisherState {
             .chain(homes)
             .min()
             .map_or(calls, |due| due.min(calls))
-            .max(Duration::from_millis(20))
+            .max(Duration::from_millis(20)) // a due time in the past must not make the loop spin
     }
 
-    fn apply_event(&mut self, logged: &LoggedEvent, news: &mut Vec<CardUpdate>) {
+    fn apply_event(&mut self, logged: &LoggedEvent, updates: &mut Vec<CardUpdate>) {
         let LoggedEvent { session, seq, .. } = *logged;
         self.stale.insert(session);
         let event = logged.event();
+        // These change nothing but the status card, which is stale already.
         let is_noise = matches!(
             event,
             Event::Heartbeat(_) | Event::AgentReady(_) | Event::LineRejected(_) | Event::UnknownMessage(_)
@@ -345,74 +389,82 @@ impl PublisherState {
         if is_noise {
             return;
         }
+        // Replaces the summary of a turn whose end never came, such as that of a killed agent.
         if matches!(event, Event::TurnStarted(_)) {
             self.turns.insert(session, TurnSummary::default());
         }
         let mut full = Vec::new();
         self.turns.entry(session).or_default().apply_event(seq, &event, &mut full);
-        news.extend(full.into_iter().map(|talk| CardUpdate::Talk { session, talk }));
+        updates.extend(full.into_iter().map(|talk| CardUpdate::Talk { session, talk }));
+        // Streamed text changes no home tab, and is most of the log.
         self.homes_stale |= !matches!(event, Event::Update(_) | Event::Status(_));
         let note = |what: ThreadNote| CardUpdate::Note { session, seq, what };
         let clearance = |id: ClearanceId| CardUpdate::Clearance(session, id.to_string());
         let question = |id: QuestionId| CardUpdate::Question(session, id.to_string());
         match event {
-            Event::ClearanceRequested(requested) => news.push(clearance(requested.clearance)),
-            Event::ClearanceApproved(approved) => news.push(clearance(approved.clearance)),
-            Event::ClearanceDecided(decided) => news.push(clearance(decided.clearance)),
-            Event::ClearanceDelivered(delivered) => news.push(clearance(delivered.clearance)),
-            Event::ClearanceUndelivered(undelivered) => news.push(clearance(undelivered.clearance)),
-            Event::ClearanceOutcome(outcome) => news.extend(outcome.clearance.map(clearance)),
-            Event::ClearanceClosed(closed) => news.push(clearance(closed.clearance)),
-            Event::QuestionAsked(asked) => news.push(question(asked.question)),
-            Event::QuestionAnswered(answered) => news.push(question(answered.question)),
-            Event::QuestionDelivered(delivered) => news.push(question(delivered.question)),
-            Event::QuestionUndelivered(undelivered) => news.push(question(undelivered.question)),
-            Event::QuestionClosed(closed) => news.push(question(closed.question)),
+            Event::ClearanceRequested(requested) => updates.push(clearance(requested.clearance)),
+            Event::ClearanceApproved(approved) => updates.push(clearance(approved.clearance)),
+            Event::ClearanceDecided(decided) => updates.push(clearance(decided.clearance)),
+            Event::ClearanceDelivered(delivered) => updates.push(clearance(delivered.clearance)),
+            Event::ClearanceUndelivered(undelivered) => updates.push(clearance(undelivered.clearance)),
+            Event::ClearanceOutcome(outcome) => updates.extend(outcome.clearance.map(clearance)),
+            Event::ClearanceClosed(closed) => updates.push(clearance(closed.clearance)),
+            Event::QuestionAsked(asked) => updates.push(question(asked.question)),
+            Event::QuestionAnswered(answered) => updates.push(question(answered.question)),
+            Event::QuestionDelivered(delivered) => updates.push(question(delivered.question)),
+            Event::QuestionUndelivered(undelivered) => updates.push(question(undelivered.question)),
+            Event::QuestionClosed(closed) => updates.push(question(closed.question)),
             Event::PromptDelivered(delivered) => {
-                news.push(CardUpdate::Prompt { id: delivered.prompt.to_string(), arrived: true });
+                updates.push(CardUpdate::Prompt { id: delivered.prompt.to_string(), arrived: true });
             }
             Event::PromptUndelivered(undelivered) => {
-                news.push(CardUpdate::Prompt { id: undelivered.prompt.to_string(), arrived: false });
+                updates.push(CardUpdate::Prompt { id: undelivered.prompt.to_string(), arrived: false });
             }
             Event::PromptWithdrawn(withdrawn) => {
-                news.push(CardUpdate::Prompt { id: withdrawn.prompt.to_string(), arrived: false });
+                updates.push(CardUpdate::Prompt { id: withdrawn.prompt.to_string(), arrived: false });
             }
             Event::TurnEnded(ended) => {
+                // The rest of the streamed text first: the thread shows it above the summary.
                 let mut turn = self.turns.remove(&session).unwrap_or_default();
-                news.extend(turn.talk.take().map(|talk| CardUpdate::Talk { session, talk }));
-                news.push(CardUpdate::TurnOver { session, seq, turn, reason: Some(ended.stop_reason) });
+                updates.extend(turn.talk.take().map(|talk| CardUpdate::Talk { session, talk }));
+                updates.push(CardUpdate::TurnOver { session, seq, turn, reason: Some(ended.stop_reason) });
             }
-            Event::LimitReached(reached) => news.push(note(ThreadNote::Limited(reached.limit))),
-            Event::LimitOver(_) => news.push(note(ThreadNote::LimitOver)),
+            Event::LimitReached(reached) => updates.push(note(ThreadNote::Limited(reached.limit))),
+            Event::LimitOver(_) => updates.push(note(ThreadNote::LimitOver)),
             Event::StallStepTaken(_)
             | Event::StallStepFailed(_)
             | Event::StallSnoozed(_)
             | Event::StallRecovered(_)
             | Event::StallReset(_) => {
-                news.push(CardUpdate::Stall { session, seq, change: StallChange::Event(Box::new(event)) });
+                updates.push(CardUpdate::Stall { session, seq, change: StallChange::Event(Box::new(event)) });
             }
-            Event::AgentRestarting(restarting) => news.push(note(ThreadNote::Restarting(restarting.reason))),
-            Event::SessionUnenforced(unenforced) => news.push(note(ThreadNote::Unenforced(unenforced.why))),
-            Event::SpendCapped(capped) => news.push(note(ThreadNote::Capped(capped.why))),
+            Event::AgentRestarting(restarting) => {
+                updates.push(note(ThreadNote::Restarting(restarting.reason)))
+            }
+            Event::SessionUnenforced(unenforced) => {
+                updates.push(note(ThreadNote::Unenforced(unenforced.why)))
+            }
+            Event::SpendCapped(capped) => updates.push(note(ThreadNote::Capped(capped.why))),
             Event::SessionResumed(resumed) => {
-                news.push(CardUpdate::Resumed { session, by: Some(resumed.by) });
+                updates.push(CardUpdate::Resumed { session, by: Some(resumed.by) });
             }
             Event::SessionEnded(SessionEnded { reason, .. })
             | Event::SessionParked(SessionParked { reason, .. }) => {
                 self.turns.remove(&session);
-                news.push(if by_request(&reason) {
+                // A person who stopped the session needs no card that offers to restart it.
+                updates.push(if by_request(&reason) {
                     note(ThreadNote::StoppedBy(reason))
                 } else {
                     CardUpdate::Ended(session)
                 });
-                news.push(CardUpdate::Stall { session, seq, change: StallChange::SessionEnded });
+                updates.push(CardUpdate::Stall { session, seq, change: StallChange::SessionEnded });
             }
             _ => {}
         }
     }
 }
 
-/// Somebody wanted it to end.
+/// Returns true if a person ended the session.
 fn by_request(reason: &str) -> bool {
     reason.starts_with("stopped by ") || reason.starts_with("killed by ")
 }
@@ -421,7 +473,7 @@ fn left(at: Option<&Instant>, every: Duration) -> Duration {
     at.map_or(Duration::ZERO, |at| every.saturating_sub(at.elapsed()))
 }
 
-/// The card that a key stands for.
+/// Returns the update that renders the card with this key.
 fn card_of(session: SessionId, key: &str) -> Option<CardUpdate> {
     if key.starts_with("clr_") {
         return Some(CardUpdate::Clearance(session, key.to_owned()));

@@ -1,7 +1,31 @@
-//! Sends what is wanted: takes it from the store, asks the outbox what may go, tells the store what has arrived.
+//! The sender: it brings Slack to the desired state of every message.
 //!
-//! A post is noted before it is made. If how it ended is not known, because an answer did not come or the daemon was
-//! killed, it is looked for in the channel before it is made again.
+//! ```text
+//!   slack_messages (sent < version) ─► SlackOutbox::plan ─► attempt (a task each, up to 64) ─► Slack
+//!              ▲                             ▲                     │
+//!              └──── slack_sent ─────────────┴── finish_attempt ───┘
+//! ```
+//!
+//! # Theory of operation
+//!
+//! *Ownership.* One task owns [`SlackOutbox`], which decides what is sent next, and a set of attempts. The queue itself
+//! is the store: a row has the desired content with a `version` and the version that was `sent`. What the task keeps in
+//! memory (rows in flight, backoff, token buckets) may be lost.
+//!
+//! *Loop.* Each pass reads the unsent rows (at most 1,000, pending cards first), reports the backlog to the health
+//! record, asks the outbox for a plan and starts its attempts. Then it waits for one of: a new row, a finished attempt,
+//! a new connection to Slack (which ends all backoff), or the time that the plan names. Order within a thread, rate
+//! limits, backoff and outages are rules of the outbox, which is pure and tested against a model.
+//!
+//! *Versions.* An attempt sends the content that it read, and records that version. If the publisher changes the row
+//! meanwhile, `sent` stays behind `version` and the row is planned again, as an edit. So a message that changes faster
+//! than Slack accepts is sent in its latest state only.
+//!
+//! *Nothing is lost, nothing is posted twice.* `chat.postMessage` has no idempotency key. Therefore a post is recorded
+//! as tried before the call. If its outcome is unknown (no answer, or the daemon was killed), the next attempt first
+//! searches the channel or thread for a message whose first block has the row's key as `block_id`, and posts only if
+//! there is none. Edits and reactions can be repeated. A row that Slack refuses is reduced (the one-line text without
+//! blocks); a pending card is retried for as long as it is pending, other rows are given up and counted.
 
 use std::panic::AssertUnwindSafe;
 use std::sync::Arc;
@@ -21,20 +45,21 @@ use intercom_store::{SLACK_SKEW_MILLIS, SlackMessage, SlackSendOutcome, Store, S
 use intercom_types::Time;
 use intercom_types::text::{clean, visible};
 
-/// A message that was posted just now is not further back.
+/// The limit on pages in the search for a posted message. The search begins at the time of the attempt, so it is in the
+/// first pages or nowhere.
 const PAGES: usize = 5;
 const BREATHER: Duration = Duration::from_secs(1);
 
-/// A wanted change in Slack. In the store as JSON.
+/// A desired state in Slack; JSON in the store.
 #[derive(Debug, Clone, PartialEq, serde::Serialize, serde::Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub(super) enum DesiredContent {
     Message(Value),
-    /// The whole of what a clearance is about, as a file.
+    /// The complete command and change of a clearance, as a file.
     Diff {
         clearance: String,
     },
-    /// On a message of somebody else.
+    /// A reaction to a person's message.
     Reaction {
         of: String,
         name: String,
@@ -51,19 +76,19 @@ impl DesiredContent {
 pub(super) struct MessageSender {
     pub(super) store: Store,
     pub(super) web: Arc<WebApi>,
-    pub(super) link: ConnectionHealth,
+    pub(super) health: ConnectionHealth,
     pub(super) access: SlackAccess,
-    /// Rung when something is wanted.
+    /// Notified after a change of a desired message.
     pub(super) bell: Arc<Notify>,
 }
 
-/// The outcome of an attempt, for the store.
+/// The outcome of an attempt.
 enum SendOutcome {
     Sent(Option<String>),
-    /// A plain line is there in its place.
+    /// A plain line was posted in its place.
     StoodIn(Option<String>),
     Trouble(SlackCallError),
-    /// The message may or may not be there, and it was already in doubt.
+    /// A message in doubt could not be searched for: nothing was sent, and it stays in doubt.
     InDoubt(SlackCallError),
     /// Our own store failed: nothing was sent.
     Store(StoreError),
@@ -78,12 +103,12 @@ impl MessageSender {
     async fn send_all(self: &Arc<Self>) {
         let mut outbox = SlackOutbox::default();
         let mut tasks: JoinSet<(OutboxRow, AttemptOutcome)> = JoinSet::new();
-        let mut connected = self.link.connections();
+        let mut connected = self.health.connections();
         loop {
             let rows = match self.store.slack_unsent().await {
                 Ok(rows) => rows,
                 Err(error) => {
-                    tracing::warn!(%error, "what is to be sent to Slack cannot be read");
+                    tracing::warn!(%error, "unsent messages for Slack cannot be read; retrying");
                     tokio::time::sleep(BREATHER).await;
                     continue;
                 }
@@ -91,15 +116,15 @@ impl MessageSender {
             let rows: Vec<OutboxRow> = rows.into_iter().map(OutboxRow::from).collect();
             let count = self.store.slack_backlog().await.unwrap_or_default();
             let seen = rows.iter().map(|row| (row.key.as_str(), row.is_pending_card())).collect();
-            self.link.update_backlog(&UnsentMessages { count, rows: seen });
+            self.health.update_backlog(&UnsentMessages { count, rows: seen });
             outbox.forget(&rows);
             let plan = outbox.plan(&rows, Instant::now());
             for attempt in plan.send {
                 let this = Arc::clone(self);
                 tasks.spawn(async move {
-                    // A bug in one message must not keep its thread for ever.
-                    let fate = AssertUnwindSafe(this.attempt(&attempt)).catch_unwind().await;
-                    (attempt.row, fate.unwrap_or(AttemptOutcome::Failed))
+                    // A panic would leave the row in flight for ever, and its thread with it: count it as a failure.
+                    let outcome = AssertUnwindSafe(this.attempt(&attempt)).catch_unwind().await;
+                    (attempt.row, outcome.unwrap_or(AttemptOutcome::Failed))
                 });
             }
             let look_again = async {
@@ -111,14 +136,14 @@ impl MessageSender {
             tokio::select! {
                 () = self.bell.notified() => {}
                 Some(landed) = tasks.join_next() => {
-                    if let Ok((row, fate)) = landed {
-                        outbox.finish_attempt(&row, fate, Instant::now(), jitter());
+                    if let Ok((row, outcome)) = landed {
+                        outbox.finish_attempt(&row, outcome, Instant::now(), jitter());
                     }
-                    while let Some(Ok((row, fate))) = tasks.try_join_next() {
-                        outbox.finish_attempt(&row, fate, Instant::now(), jitter());
+                    while let Some(Ok((row, outcome))) = tasks.try_join_next() {
+                        outbox.finish_attempt(&row, outcome, Instant::now(), jitter());
                     }
                 }
-                // It may be back: no need to wait for the next attempt.
+                // Slack is reachable again: the backoff of the time without a connection means nothing any more.
                 Ok(()) = connected.changed() => if *connected.borrow_and_update() > 0 { outbox.reset_backoff() },
                 () = look_again => {}
             }
@@ -129,9 +154,10 @@ impl MessageSender {
         let SendAttempt { row: OutboxRow { key, rooted, .. }, stand_in } = attempt;
         let message = match self.store.slack_message(key.to_owned()).await {
             Ok(Some(message)) => message,
-            Ok(None) => return AttemptOutcome::Done, // retention was faster
+            Ok(None) => return AttemptOutcome::Done, // removed by retention
             Err(error) => return not_stored(&error),
         };
+        // Read before the call: a change during the call must leave the row unsent.
         let version = message.version;
         let sent = if *stand_in {
             self.stand_in(&message, *rooted).await
@@ -142,25 +168,28 @@ impl MessageSender {
             SendOutcome::Trouble(SlackCallError::Refused(why)) => self.refused(&message, &why).await,
             ended => ended,
         };
-        let (fate, sent) = match ended {
+        let (outcome, sent) = match ended {
             SendOutcome::Sent(ts) => {
-                self.link.sent(key);
+                self.health.sent(key);
                 (AttemptOutcome::Done, SlackSendOutcome::Done { version, ts })
             }
+            // Version 0: Slack has a message to edit, but not the desired content.
             SendOutcome::StoodIn(ts) => (AttemptOutcome::StoodIn, SlackSendOutcome::Done { version: 0, ts }),
             SendOutcome::Store(error) => return not_stored(&error),
             SendOutcome::InDoubt(trouble) => {
-                tracing::warn!(key, %trouble, "a message cannot be looked for yet");
-                self.link.record_failure(key, &trouble);
+                tracing::warn!(key, %trouble, "cannot find out whether a message was posted; retrying");
+                self.health.record_failure(key, &trouble);
                 return match trouble {
                     SlackCallError::Slow(wait) => AttemptOutcome::Slow(wait),
                     _ => AttemptOutcome::Failed,
                 };
             }
             SendOutcome::Trouble(trouble) => {
-                tracing::warn!(key, %trouble, "Slack did not take a message; it is sent again");
-                self.link.record_failure(key, &trouble);
+                tracing::warn!(key, %trouble, "Slack did not accept a message; it is sent again");
+                self.health.record_failure(key, &trouble);
                 match trouble {
+                    // The mark of the post stays, so that the next attempt searches first. Every other failure removes
+                    // it.
                     SlackCallError::Unsure(_) => return AttemptOutcome::Failed,
                     SlackCallError::Slow(wait) => (AttemptOutcome::Slow(wait), SlackSendOutcome::NotPosted),
                     SlackCallError::Setup(_) => (AttemptOutcome::Setup, SlackSendOutcome::NotPosted),
@@ -171,26 +200,28 @@ impl MessageSender {
             }
         };
         match self.store.slack_sent(key.to_owned(), sent).await {
-            Ok(_) => fate,
-            // It is found again before it would be posted twice.
+            Ok(_) => outcome,
+            // The row is still marked as tried, so the next attempt finds the message instead of posting it again.
             Err(error) => not_stored(&error),
         }
     }
 
-    /// The name of the thread that a message belongs to. Without `rooted` it may go beside a thread that has no root.
+    /// Returns the ts of the message's thread. Without `rooted` it may be posted outside of a thread that has no root.
     async fn root_of(&self, message: &SlackMessage, rooted: bool) -> Result<Option<String>, SendOutcome> {
         let Some(key) = &message.thread else { return Ok(None) };
         match self.store.slack_message(key.clone()).await {
             Ok(Some(SlackMessage { ts: Some(ts), .. })) => Ok(Some(ts)),
             Ok(_) if !rooted => Ok(None),
-            Ok(_) => Err(SendOutcome::Trouble(SlackCallError::Later("its thread is not there".to_owned()))),
+            Ok(_) => {
+                Err(SendOutcome::Trouble(SlackCallError::Later("its thread does not exist yet".to_owned())))
+            }
             Err(error) => Err(SendOutcome::Store(error)),
         }
     }
 
     async fn send(&self, message: &SlackMessage, rooted: bool) -> SendOutcome {
         let Ok(wanted) = serde_json::from_str::<DesiredContent>(&message.wanted) else {
-            tracing::error!(key = message.key, "it cannot be read and is not sent");
+            tracing::error!(key = message.key, "an unreadable row for Slack is skipped");
             return SendOutcome::Sent(None);
         };
         let root = match self.root_of(message, rooted).await {
@@ -208,7 +239,7 @@ impl MessageSender {
         }
     }
 
-    /// A message that Slack did not take several times: its one-line text is posted, and the message follows as an edit.
+    /// Posts the one-line text of a message that failed several times; the message itself follows as an edit.
     async fn stand_in(&self, message: &SlackMessage, rooted: bool) -> SendOutcome {
         let body = match serde_json::from_str(&message.wanted) {
             Ok(DesiredContent::Message(body)) if body.get("blocks").is_some() => body,
@@ -218,7 +249,7 @@ impl MessageSender {
             Ok(root) => root,
             Err(ended) => return ended,
         };
-        // With the id by which it is found again.
+        // With the block id by which `find` recognises it.
         let line = json!({
             "type": "section", "block_id": message.key,
             "text": { "type": "mrkdwn", "verbatim": true, "text": body["text"] },
@@ -236,7 +267,7 @@ impl MessageSender {
         body["parse"] = json!("none");
         match self.web.call("chat.update", &body).await {
             Ok(_) => SendOutcome::Sent(None),
-            // An edit can be made twice.
+            // An edit can be repeated, so an unknown outcome is a plain failure.
             Err(SlackCallError::Unsure(why)) => SendOutcome::Trouble(SlackCallError::Later(why)),
             Err(trouble) => SendOutcome::Trouble(trouble),
         }
@@ -245,7 +276,7 @@ impl MessageSender {
     async fn post(&self, message: &SlackMessage, mut body: Value, root: Option<&str>) -> SendOutcome {
         if let Some(tried) = message.tried {
             match self.find(message, tried, root).await {
-                // As it was when it was tried; what has changed since is an edit.
+                // It has the content of the earlier attempt: record it as posted, then edit it to the current content.
                 Ok(Some(ts)) => {
                     let found = SlackSendOutcome::Done { version: 0, ts: Some(ts.clone()) };
                     if let Err(error) = self.store.slack_sent(message.key.clone(), found).await {
@@ -254,25 +285,26 @@ impl MessageSender {
                     return self.edit(message, body, &ts).await;
                 }
                 Ok(None) => {}
-                // If we may not look, it is posted again: twice is better than never.
+                // Without permission to search, post again: twice is better than never.
                 Err(
                     trouble @ (SlackCallError::Setup(_)
                     | SlackCallError::Refused(_)
                     | SlackCallError::Unknown(_)),
                 ) => {
-                    tracing::warn!(key = message.key, %trouble, "it may be there twice: it could not be looked for");
+                    tracing::warn!(key = message.key, %trouble, "a message may be posted twice: Slack refused the search for it");
                 }
                 Err(trouble) => return SendOutcome::InDoubt(trouble),
             }
         }
+        // Recorded before the call: a daemon that is killed during the call must know that it may have posted.
         match self.store.slack_sent(message.key.clone(), SlackSendOutcome::Posting(Time::now())).await {
             Ok(true) => {}
-            Ok(false) => return SendOutcome::Sent(None), // nobody needs it any more
+            Ok(false) => return SendOutcome::Sent(None), // dropped meanwhile: nobody needs it
             Err(error) => return SendOutcome::Store(error),
         }
         intercom_failpoint::visit("slack.posting");
         body["channel"] = json!(message.channel);
-        // Nothing becomes a link or a name by itself.
+        // Slack must not detect links or names by itself in agent text.
         body["parse"] = json!("none");
         body["unfurl_links"] = json!(false);
         body["unfurl_media"] = json!(false);
@@ -288,7 +320,7 @@ impl MessageSender {
         }
     }
 
-    /// A message of ours that may have been posted, by the name of its first block.
+    /// Searches for a message that may have been posted, by the id of its first block.
     async fn find(
         &self,
         message: &SlackMessage,
@@ -332,7 +364,7 @@ impl MessageSender {
             Err(error) => return SendOutcome::Store(error.into()),
         };
         let (Some(found), Some(thread)) = (found, root) else {
-            return SendOutcome::Sent(None); // it has gone with its session
+            return SendOutcome::Sent(None); // removed with its session
         };
         let parts = [found.command, found.diff].into_iter().flatten().filter(|part| !part.is_empty());
         let content = visible(&parts.collect::<Vec<_>>().join("\n\n"));
@@ -360,7 +392,7 @@ impl MessageSender {
         let body = |name: &str| json!({ "channel": message.channel, "timestamp": of, "name": name });
         if let Some(other) = instead_of {
             match self.web.call("reactions.remove", &body(&other)).await {
-                Ok(_) | Err(SlackCallError::Refused(_)) => {} // it is not there
+                Ok(_) | Err(SlackCallError::Refused(_)) => {} // refused: there was none
                 Err(trouble) => return SendOutcome::Trouble(trouble),
             }
         }
@@ -373,12 +405,13 @@ impl MessageSender {
         }
     }
 
-    /// Something that Slack will not have. Nothing behind it waits for it, and what can be saved is saved.
+    /// Handles a message that Slack refuses: posts it again if a person removed it, else falls back to its plain text.
+    /// The messages behind it do not wait.
     async fn refused(&self, message: &SlackMessage, why: &str) -> SendOutcome {
         tracing::error!(key = message.key, why, "Slack refuses a message");
         let gone = ["message_not_found", "thread_not_found"].iter().any(|code| why.starts_with(code));
         if gone {
-            // A person has removed it. What waits for somebody is said again, and the root of a thread with it.
+            // A person removed it. Pending cards and roots of threads are posted again; other messages stay removed.
             let lost = match (&message.ts, &message.thread) {
                 (Some(_), _) if message.open || message.thread.is_none() => Some(message.key.clone()),
                 (None, Some(root)) if why.starts_with("thread_not_found") => Some(root.clone()),
@@ -387,7 +420,7 @@ impl MessageSender {
             if let Some(key) = lost {
                 return match self.store.slack_mark_lost(key).await {
                     Ok(()) => SendOutcome::Trouble(SlackCallError::Later(
-                        "it was removed and is posted again".to_owned(),
+                        "the message was removed in Slack and is posted again".to_owned(),
                     )),
                     Err(error) => SendOutcome::Store(error),
                 };
@@ -399,12 +432,12 @@ impl MessageSender {
         };
         if ["cant_update_message", "edit_window_closed"].iter().any(|code| why.starts_with(code)) {
             if !message.open || message.thread.is_none() {
-                return SendOutcome::Sent(None); // it stays as it is
+                return SendOutcome::Sent(None); // it stays unchanged
             }
-            // Somebody waits for what it shows. Another app may have posted it; ours can post it again.
+            // A pending card must show the current state. Another app may have posted it; ours can post it again.
             return match self.store.slack_mark_lost(message.key.clone()).await {
                 Ok(()) => SendOutcome::Trouble(SlackCallError::Later(
-                    "it cannot be edited and is posted again".to_owned(),
+                    "the message cannot be edited and is posted again".to_owned(),
                 )),
                 Err(error) => SendOutcome::Store(error),
             };
@@ -412,7 +445,7 @@ impl MessageSender {
         if body.get("blocks").is_none() {
             return self.give_up(message, why);
         }
-        // Better a plain line than nothing at all.
+        // Slack may refuse the blocks only: the plain text is better than nothing.
         let plain = json!({ "text": body["text"] });
         let root = match &message.thread {
             Some(key) => self.store.slack_message(key.clone()).await.ok().flatten().and_then(|root| root.ts),
@@ -428,13 +461,14 @@ impl MessageSender {
         }
     }
 
-    /// Slack refuses it in every form. What somebody waits for is tried again all the same, and said; the rest is counted.
+    /// Handles a message that Slack refuses in every form. A pending card is retried and reported by the health record;
+    /// any other message is given up and counted.
     fn give_up(&self, message: &SlackMessage, why: &str) -> SendOutcome {
         if message.open {
             return SendOutcome::Trouble(SlackCallError::Refused(why.to_owned()));
         }
         tracing::error!(key = message.key, why, "Slack refuses a message in every form; it is given up");
-        self.link.gave_up();
+        self.health.gave_up();
         SendOutcome::Sent(None)
     }
 }
@@ -442,7 +476,8 @@ impl MessageSender {
 impl From<SlackMessage> for OutboxRow {
     fn from(message: SlackMessage) -> Self {
         let wanted: Option<DesiredContent> = serde_json::from_str(&message.wanted).ok();
-        // A reaction is on somebody else's message, and a file may have to wait for a scope: nothing waits for them.
+        // In lanes of their own: a reaction is to a person's message, and a file may have to wait for a missing scope,
+        // so the thread must not wait for them.
         let alone = matches!(wanted, Some(DesiredContent::Diff { .. } | DesiredContent::Reaction { .. }));
         let reaction = matches!(wanted, Some(DesiredContent::Reaction { .. }));
         let sort = match message.ts {
@@ -465,7 +500,7 @@ impl From<SlackMessage> for OutboxRow {
 }
 
 fn not_stored(error: &StoreError) -> AttemptOutcome {
-    tracing::warn!(%error, "what became of a message to Slack cannot be written down yet");
+    tracing::warn!(%error, "the outcome of a message to Slack cannot be stored; retrying");
     AttemptOutcome::Failed
 }
 

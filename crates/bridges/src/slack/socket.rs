@@ -1,7 +1,7 @@
-//! The connections to Slack. What arrives is written down, then acknowledged, and worked off by somebody else.
+//! The Socket Mode connections to Slack. An envelope is stored, then acknowledged; the inbox executes it.
 //!
-//! The crate keeps the websockets; what it does with what they say is ours. It is watched as well: it tries for ever and
-//! says nothing about it, and a connection that never says hello would never be given up.
+//! The `slack_morphism` crate keeps the WebSockets. We supervise it: it retries for ever without reporting, and it
+//! never gives up a connection that gets no hello.
 
 use std::collections::HashSet;
 use std::sync::{Arc, Mutex, PoisonError, Weak};
@@ -23,70 +23,70 @@ use super::web_api::WebApi;
 use intercom_store::Store;
 use intercom_types::Time;
 
-/// Two, so that nothing is missed while one of them is renewed.
+/// Two connections, so that nothing is missed while one is renewed.
 const CONNECTIONS: u32 = 2;
-const PING: Duration = Duration::from_secs(10);
+const PING_INTERVAL: Duration = Duration::from_secs(10);
 /// Pings without an answer before a connection counts as dead.
-const PINGS: u64 = 3;
-const LOOK: Duration = Duration::from_secs(1);
+const MAX_MISSED_PINGS: u64 = 3;
+const CHECK_INTERVAL: Duration = Duration::from_secs(1);
 /// The time without a connection before we ask Slack for the reason, and the interval between such questions.
 const ASK_AFTER: Duration = Duration::from_secs(3);
 const ASK_EVERY: Duration = Duration::from_secs(30);
-/// The time limit for Slack's answer: the watcher must not wait as patiently as the sender.
-const ASK_FOR: Duration = Duration::from_secs(5);
-/// The time without a connection before everything starts anew.
-const ANEW_AFTER: Duration = Duration::from_mins(1);
+/// The time limit for Slack's answer, shorter than the sender's: the supervision must not hang.
+const ASK_TIMEOUT: Duration = Duration::from_secs(5);
+/// The time without a connection before all connections are replaced.
+const RESTART_AFTER: Duration = Duration::from_mins(1);
 
 type SocketManager = dyn SlackSocketModeClientsManager + Send + Sync;
 
 pub(super) struct SocketModeClient {
     pub(super) web: Arc<WebApi>,
     pub(super) store: Store,
-    pub(super) link: ConnectionHealth,
-    /// Rung when something has arrived.
+    pub(super) health: ConnectionHealth,
+    /// Notified when an interaction was stored.
     pub(super) inbox: Arc<Notify>,
     pub(super) reconnect_seconds: u64,
     pub(super) greeted: GreetedConnections,
 }
 
-/// Connections that have said hello, by the manager they belong to; held for the moment of a change.
+/// The connections with a hello, by the generation of their manager; locked only for one change.
 pub(super) type GreetedConnections = Arc<Mutex<HashSet<(u64, String)>>>;
 
 impl SocketModeClient {
     pub(super) async fn run(self, closing: CancellationToken) {
         let mut generation = 0;
         let mut manager = self.connect(generation).await;
-        let mut begun = tokio::time::Instant::now();
-        let mut asked = begun.checked_sub(ASK_EVERY).unwrap_or(begun);
-        while closing.run_until_cancelled(tokio::time::sleep(LOOK)).await.is_some() {
-            let Some(lost) = self.link.lost_for() else {
-                begun = tokio::time::Instant::now();
+        let mut started = tokio::time::Instant::now();
+        let mut asked_at = started.checked_sub(ASK_EVERY).unwrap_or(started);
+        while closing.run_until_cancelled(tokio::time::sleep(CHECK_INTERVAL)).await.is_some() {
+            let Some(lost) = self.health.lost_for() else {
+                started = tokio::time::Instant::now();
                 continue;
             };
-            if lost >= ASK_AFTER && asked.elapsed() >= ASK_EVERY {
-                asked = tokio::time::Instant::now();
-                closing.run_until_cancelled(self.ask()).await;
+            if lost >= ASK_AFTER && asked_at.elapsed() >= ASK_EVERY {
+                asked_at = tokio::time::Instant::now();
+                closing.run_until_cancelled(self.ask_reason()).await;
             }
-            if lost >= ANEW_AFTER && begun.elapsed() >= ANEW_AFTER {
-                tracing::warn!("Slack has not been heard of for {} s: connecting anew", lost.as_secs());
+            if lost >= RESTART_AFTER && started.elapsed() >= RESTART_AFTER {
+                tracing::warn!("no connection to Slack for {} s: reconnecting", lost.as_secs());
                 manager.shutdown().await;
                 generation += 1;
                 manager = self.connect(generation).await;
-                begun = tokio::time::Instant::now();
+                started = tokio::time::Instant::now();
             }
         }
         manager.shutdown().await;
     }
 
-    /// Why there is no connection.
-    async fn ask(&self) {
-        match tokio::time::timeout(ASK_FOR, self.web.can_connect()).await {
-            Ok(Ok(())) => self.link.set_lost_reason("Slack can be reached, and does not say hello"),
+    /// Asks Slack for the reason why there is no connection.
+    async fn ask_reason(&self) {
+        match tokio::time::timeout(ASK_TIMEOUT, self.web.can_connect()).await {
+            Ok(Ok(())) => self.health.set_lost_reason("Slack is reachable but does not open the connection"),
             Ok(Err(trouble)) => {
                 let advice = trouble.advice().map(|advice| format!(": {advice}")).unwrap_or_default();
-                self.link.set_lost_reason(&format!("{trouble}{advice}"));
+                self.health.set_lost_reason(&format!("{trouble}{advice}"));
             }
-            Err(_) => self.link.set_lost_reason(&format!("no answer within {} s", ASK_FOR.as_secs())),
+            Err(_) => self.health.set_lost_reason(&format!("no answer within {} s", ASK_TIMEOUT.as_secs())),
         }
     }
 
@@ -98,17 +98,17 @@ impl SocketModeClient {
             generation,
             greeted: Arc::clone(&self.greeted),
             store: self.store.clone(),
-            link: self.link.clone(),
+            health: self.health.clone(),
             inbox: Arc::clone(&self.inbox),
         });
         let config = SlackClientSocketModeConfig::new()
             .with_max_connections_count(CONNECTIONS)
             .with_initial_backoff_in_seconds(1)
             .with_reconnect_timeout_in_seconds(self.reconnect_seconds)
-            .with_ping_interval_in_seconds(PING.as_secs())
-            .with_ping_failure_threshold_times(PINGS);
+            .with_ping_interval_in_seconds(PING_INTERVAL.as_secs())
+            .with_ping_failure_threshold_times(MAX_MISSED_PINGS);
         if let Err(error) = manager.register_new_token(&config, self.web.app.clone(), listener).await {
-            tracing::error!(%error, "Slack cannot be listened to");
+            tracing::error!(%error, "the connections to Slack cannot be started");
         }
         manager.start().await;
         manager
@@ -120,24 +120,24 @@ struct EnvelopeListener {
     generation: u64,
     greeted: GreetedConnections,
     store: Store,
-    link: ConnectionHealth,
+    health: ConnectionHealth,
     inbox: Arc<Notify>,
 }
 
 impl EnvelopeListener {
-    fn greeted(&self, id: &SlackSocketModeWssClientId, there: bool) {
+    fn greeted(&self, id: &SlackSocketModeWssClientId, connected: bool) {
         let mut greeted = self.greeted.lock().unwrap_or_else(PoisonError::into_inner);
-        // Those of a manager that was given up do not count any more.
+        // Connections of a replaced manager no longer count.
         greeted.retain(|(generation, _)| *generation >= self.generation);
         let connection = (self.generation, id.to_string());
-        if there {
+        if connected {
             greeted.insert(connection);
         } else {
             greeted.remove(&connection);
         }
         let count = greeted.len();
         drop(greeted);
-        self.link.set_connections(count);
+        self.health.set_connections(count);
     }
 
     async fn renew(&self, id: &SlackSocketModeWssClientId) {
@@ -158,7 +158,7 @@ impl SlackSocketModeClientListener for EnvelopeListener {
                 None
             }
             SocketEnvelope::Disconnect { reason } => {
-                tracing::debug!(reason, "Slack wants this connection to be renewed");
+                tracing::debug!(reason, "Slack asked us to renew this connection");
                 self.renew(id).await;
                 None
             }
@@ -166,22 +166,22 @@ impl SlackSocketModeClientListener for EnvelopeListener {
                 match self.store.slack_receive(key, frame, Time::now()).await {
                     Ok(new) => {
                         intercom_failpoint::visit("slack.received");
-                        self.link.received();
+                        self.health.received();
                         if new {
                             self.inbox.notify_one();
                         }
                         Some(json!({ "envelope_id": envelope }).to_string())
                     }
                     Err(error) => {
-                        // Not acknowledged: Slack sends it again, or tells the person that it did not work.
-                        tracing::error!(%error, "what Slack sent cannot be kept");
+                        // Not acknowledged: Slack sends it again, or tells the person that the action failed.
+                        tracing::error!(%error, "an interaction from Slack cannot be stored");
                         None
                     }
                 }
             }
             SocketEnvelope::BotMessage { envelope } => Some(json!({ "envelope_id": envelope }).to_string()),
             SocketEnvelope::Other => {
-                tracing::debug!("Slack sent something that is no envelope");
+                tracing::debug!("Slack sent an invalid envelope");
                 None
             }
         }

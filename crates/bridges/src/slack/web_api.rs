@@ -1,4 +1,4 @@
-//! Calls to Slack's Web API: with a time limit, and each failure sorted by what can be done about it.
+//! Calls to Slack's Web API, with a time limit. Failures are classified by what can be done about them.
 
 use std::path::Path;
 use std::time::Duration;
@@ -28,40 +28,40 @@ pub(super) type Connector = SlackClientHyperConnector<HttpsConnector<HttpConnect
 const APP_TOKEN: &str = "INTERCOM_SLACK_APP_TOKEN";
 const BOT_TOKEN: &str = "INTERCOM_SLACK_BOT_TOKEN";
 const CONNECT: Duration = Duration::from_secs(10);
-/// If Slack says that we are too fast and not for how long.
+/// The wait after a rate limit without a time.
 const SLOW: Duration = Duration::from_secs(30);
 const MISSING_SCOPE: &str = "missing_scope";
-/// The same, for the app's token: it has one scope.
+/// The missing scope of the app's token, which needs only this one.
 const LACKS_CONNECTIONS: &str = "missing_scope: connections:write";
 /// The size limit of an answer of which only the headers matter.
 const MAX_ANSWER: usize = 256 * 1024;
 
-/// The scopes that we need, and their purposes.
+/// The required scopes and their purposes.
 pub const SCOPES: &[(&str, &str)] = &[
     ("chat:write", "to post threads and cards"),
-    ("channels:history", "to read replies in threads, and to find a message whose posting was cut off"),
+    ("channels:history", "to read replies in threads, and to find a message after an interrupted post"),
     ("groups:history", "the same in private channels"),
-    ("channels:read", "to look whether the channel is there"),
+    ("channels:read", "to check that the channel exists"),
     ("groups:read", "the same for private channels"),
     ("reactions:write", "to acknowledge replies"),
     ("files:write", "to attach long diffs"),
     ("commands", "for /intercom and the message shortcut"),
 ];
 
-/// Why a call did not succeed.
+/// The failure of a call.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(super) enum SlackCallError {
-    /// It will never be taken as it is: Slack's word, and what it says besides.
+    /// The same call will never succeed: Slack's error code and its explanation.
     Refused(String),
-    /// A person must do something first: tokens, scopes, channels.
+    /// A person must fix the setup first: tokens, scopes, channels.
     Setup(String),
-    /// We are too fast.
+    /// The rate limit, with the time to wait.
     Slow(Duration),
-    /// Nothing has happened; later it may.
+    /// The call had no effect; a later one may succeed.
     Later(String),
-    /// The same, in a word of Slack's that is not known here.
+    /// The call had no effect; the error code is unknown to us.
     Unknown(String),
-    /// Nobody knows whether it has happened.
+    /// The call may or may not have had its effect.
     Unsure(String),
 }
 
@@ -85,14 +85,14 @@ pub(super) struct SlackTokens {
 }
 
 impl SlackTokens {
-    /// From the files that are configured, else from the environment.
+    /// Reads the tokens from the configured files, else from the environment.
     pub(super) fn read(slack: &config::SlackConfig) -> Result<Self, String> {
         let token = |file: Option<&Path>, variable: &str, begin: &str| {
             let text = match file {
                 Some(file) => std::fs::read_to_string(file)
                     .map_err(|error| format!("{} cannot be read: {error}", file.display()))?,
                 None => std::env::var(variable)
-                    .map_err(|_| format!("there is no token: neither a file nor {variable} has one"))?,
+                    .map_err(|_| format!("there is no token: set its file in [slack], or {variable}"))?,
             };
             let text = text.trim().to_owned();
             let place = file.map_or_else(|| variable.to_owned(), |file| file.display().to_string());
@@ -108,7 +108,7 @@ impl SlackTokens {
     }
 }
 
-/// Slack, as our bot sees it.
+/// The client of the Web API.
 pub(super) struct WebApi {
     pub(super) client: SlackClient<Connector>,
     pub(super) app: SlackApiToken,
@@ -129,7 +129,7 @@ impl WebApi {
         tcp.enforce_http(false);
         tcp.set_connect_timeout(Some(CONNECT));
         tcp.set_nodelay(true);
-        // HTTP/1.1 only: a call that is given up takes its connection along, and no other call hangs on it.
+        // HTTP/1.1 only: a call that times out closes its connection, and no other call shares it.
         let https = HttpsConnectorBuilder::new().with_native_roots()?.https_or_http().enable_http1();
         let connector =
             Connector::with_connector(https.wrap_connector(tcp)).with_slack_api_url(&slack.api_url);
@@ -147,7 +147,7 @@ impl WebApi {
         &self.client.http_api.connector
     }
 
-    /// A page of somebody in between is no answer of Slack's.
+    /// Checks that an answer is Slack's: a proxy may answer with a page of its own.
     fn is_answer(answer: Value) -> Result<Value, SlackCallError> {
         if answer["ok"] == Value::Bool(true) {
             return Ok(answer);
@@ -165,7 +165,7 @@ impl WebApi {
         }
     }
 
-    /// A method that takes JSON.
+    /// Calls a method with a JSON body.
     pub(super) async fn call(&self, method: &str, body: &Value) -> Result<Value, SlackCallError> {
         let span = Span::none();
         self.with_timeout(self.connector().http_post(method, body, context(Some(&self.bot), &span)))
@@ -173,7 +173,7 @@ impl WebApi {
             .and_then(Self::is_answer)
     }
 
-    /// A method that takes a query only.
+    /// Calls a method with a query string.
     pub(super) async fn query(
         &self,
         method: &str,
@@ -187,7 +187,7 @@ impl WebApi {
             .and_then(Self::is_answer)
     }
 
-    /// Checks with the app's token that we could connect.
+    /// Checks that the app's token permits a connection.
     pub(super) async fn can_connect(&self) -> Result<(), SlackCallError> {
         let (span, nothing) = (Span::none(), json!({}));
         let open = self.connector().http_post::<_, Value>(
@@ -203,7 +203,7 @@ impl WebApi {
         }
     }
 
-    /// A private answer, to where an envelope says.
+    /// Sends a private answer to an envelope's response URL.
     pub(super) async fn answer(&self, url: &str, body: &Value) -> Result<(), SlackCallError> {
         let url = url.parse().map_err(|_| SlackCallError::Refused("it is no URL".to_owned()))?;
         let span = Span::none();
@@ -211,7 +211,7 @@ impl WebApi {
         self.with_timeout(self.connector().http_post_uri::<_, Value>(url, body, context)).await.map(drop)
     }
 
-    /// A file into a thread. `known` is the id that an earlier attempt got for it.
+    /// Uploads a file to a thread.
     pub(super) async fn upload(&self, file: &FileUpload<'_>) -> Result<(), SlackCallError> {
         let FileUpload { name, content, channel, thread, title } = *file;
         let length = content.len().to_string();
@@ -220,7 +220,7 @@ impl WebApi {
             .await
             .map_err(SlackCallError::into_retryable)?;
         let (Some(url), Some(id)) = (place["upload_url"].as_str(), place["file_id"].as_str()) else {
-            return Err(SlackCallError::Refused("there is no place to upload to".to_owned()));
+            return Err(SlackCallError::Refused("Slack offers no upload URL".to_owned()));
         };
         let url = url.parse().map_err(|_| SlackCallError::Refused("it is no URL".to_owned()))?;
         let span = Span::none();
@@ -238,7 +238,7 @@ impl WebApi {
         self.call("files.completeUploadExternal", &body).await.map(drop)
     }
 
-    /// Returns our identity and our scopes: the latter come in a header of the answer.
+    /// Returns our bot's identity and its scopes, which are in a header of the answer.
     pub(super) async fn identify(&self) -> Result<BotIdentity, SlackCallError> {
         let later = |error: &dyn std::fmt::Display| SlackCallError::Later(error.to_string());
         let url = RemoteUrl::parse(&format!("{}/auth.test", self.api_url))
@@ -247,7 +247,7 @@ impl WebApi {
             let stream = url.connect(None).await.map_err(|error| later(&error))?;
             let (mut sender, connection) =
                 http1::handshake(TokioIo::new(stream)).await.map_err(|error| later(&error))?;
-            let mut tasks = JoinSet::new(); // ended with us, however we end
+            let mut tasks = JoinSet::new(); // aborts the connection's task when this future is dropped
             tasks.spawn(connection);
             let request = Request::builder()
                 .method(Method::POST)
@@ -285,12 +285,12 @@ pub(super) struct BotIdentity {
     pub(super) team: String,
     pub(super) user: String,
     pub(super) user_id: String,
-    /// `None` if Slack does not say.
+    /// The scopes; `None` if Slack does not report them.
     pub(super) scopes: Option<Vec<String>>,
 }
 
 impl BotIdentity {
-    /// Returns the scopes that we need and lack.
+    /// Returns the missing scopes.
     pub(super) fn missing(&self) -> Vec<(&'static str, &'static str)> {
         let Some(scopes) = &self.scopes else { return Vec::new() };
         SCOPES.iter().filter(|(scope, _)| !scopes.iter().any(|known| known == scope)).copied().collect()
@@ -315,7 +315,7 @@ fn context<'a>(token: Option<&'a SlackApiToken>, span: &'a Span) -> SlackClientA
 }
 
 impl SlackCallError {
-    /// Treats the trouble of a read-only call as temporary: the call can be repeated in any case.
+    /// Treats an unknown outcome of a read-only call as temporary: the call can be repeated in any case.
     fn into_retryable(self) -> Self {
         match self {
             Self::Unsure(why) => Self::Later(why),
@@ -343,7 +343,7 @@ fn classify_client_error(error: &SlackClientError) -> SlackCallError {
     }
 }
 
-/// Returns the innermost error: the real cause stands at the end of a chain of generalities.
+/// Returns the innermost error, which is the specific one.
 fn innermost(error: &dyn std::error::Error) -> String {
     let mut error = error;
     while let Some(source) = error.source() {
@@ -383,8 +383,7 @@ fn classify_error_code(code: &str, more: Option<&[String]>) -> SlackCallError {
     }
 }
 
-/// Returns true if Slack's error code means that the same call will never succeed. Any other code may mean
-/// that, or not.
+/// Returns true if Slack's error code certainly means that the same call will never succeed.
 fn is_final(code: &str) -> bool {
     code.starts_with("invalid_")
         || code.starts_with("missing_")
@@ -419,7 +418,7 @@ fn is_final(code: &str) -> bool {
                 | "view_too_large"
                 | "hash_conflict"
                 | "not_found"
-                // Addresses for answers
+                // Response URLs
                 | "used_url"
                 | "expired_url"
                 | "no_active_hooks"

@@ -9,24 +9,19 @@
 //! that made the request: both sides count from 0.
 
 use intercom_types::event::RawMessage;
-use std::time::Duration;
-
-use serde::Deserialize;
 use serde_json::value::RawValue;
 
-use super::{CHANGING_TOOLS, fault, line, rejected};
+use super::{fault, line, rejected};
 use crate::ParsedText;
-use crate::acp::answer::SessionPromptAnswer;
-use crate::acp::error_answer::{self, ErrorAnswer, ErrorCause, LimitKind, ProviderLimit};
+use crate::acp::error_answer::{ErrorAnswer, ErrorCause};
 use crate::acp::request::{self, AcpAgentRequest, Elicitation, PermissionRequest};
 use crate::acp::send::{self, ElicitationOutcome};
-use crate::acp::tool::ToolCall;
 use crate::acp::update::{SessionUpdateParts, UpdateDetail};
 use crate::acp::{method, permission};
 use crate::jsonrpc::{self, RpcMessage};
 use intercom_types::{
-    AgentCommand, AgentMessage, ClearanceRequest, Event, FaultCode, Json, LimitResetTime, PromptBody,
-    RequestFault, RequestId, ToolCallState, TurnTokenCounts, agent,
+    AgentCommand, AgentMessage, ClearanceRequest, Event, FaultCode, Json, PromptBody, RequestFault,
+    RequestId, agent,
 };
 
 mod controls;
@@ -37,15 +32,14 @@ mod opening;
 mod setup;
 #[cfg(test)]
 mod tests;
+mod tool_calls;
+mod turn_end;
 
 use controls::cost_of;
 use memory::{AgentSession, DriverMemory, PendingCall};
 pub use setup::{AgentKey, DriverSetup};
+use tool_calls::tool_call_in;
 
-/// The number of tool calls that are remembered for a permission request that may follow.
-const MAX_CALLS: usize = 32;
-/// The maximum size of a remembered tool call.
-const MAX_CALL_BYTES: usize = 256 * 1024;
 /// The maximum number of our unanswered requests; beyond it, the oldest is forgotten.
 const MAX_PENDING: usize = 64;
 /// The maximum length of the text at the end of a turn that is examined for a limit.
@@ -289,53 +283,6 @@ impl AcpDriver {
         }
     }
 
-    fn tool(&mut self, call: &ToolCall<'_>, params: &RawValue) -> AgentMessage {
-        self.memory.turn.last_words.clear();
-        self.memory.turn.worked = true;
-        let Some(id) = call.id.clone().map(std::borrow::Cow::into_owned) else {
-            return AgentMessage::Update { params: Json::raw(params) };
-        };
-        let before = self.call(&id);
-        let before = before.as_ref().and_then(tool_call_in);
-        let merged = match &before {
-            Some(before) => call.clone().with_earlier(before),
-            None => call.clone(),
-        };
-        let open = matches!(merged.status.as_deref(), None | Some("pending" | "in_progress"));
-        let title = merged.title.as_deref().or(merged.name.as_deref()).unwrap_or(&id).to_owned();
-        // Some agents report a call as in progress and only then ask for permission.
-        let acts = merged.kind.as_deref().is_some_and(|kind| CHANGING_TOOLS.contains(&kind))
-            && merged.status.as_deref() == Some("completed");
-        self.remember(&id, params, open);
-        AgentMessage::Tool {
-            changes_something: acts,
-            call: Some(ToolCallState { id, title, open }),
-            params: Json::raw(params),
-        }
-    }
-
-    /// Returns the earlier report of a call.
-    fn call(&self, id: &str) -> Option<Json> {
-        self.memory.calls.iter().find(|(known, _)| known == id).map(|(_, raw)| raw.clone())
-    }
-
-    /// Remembers the first report of a call, which has the most details, until the call is over.
-    fn remember(&mut self, id: &str, params: &RawValue, open: bool) {
-        let calls = &mut self.memory.calls;
-        let known = calls.iter().position(|(known, _)| known == id);
-        match known {
-            Some(at) if !open => drop(calls.remove(at)),
-            None if open && params.get().len() <= MAX_CALL_BYTES => {
-                if calls.len() >= MAX_CALLS {
-                    calls.pop_front();
-                }
-                calls.push_back((id.to_owned(), Json::raw(params)));
-            }
-            _ => return,
-        }
-        self.dirty = true;
-    }
-
     fn handle_request(
         &mut self,
         id: RequestId,
@@ -465,107 +412,4 @@ impl AcpDriver {
             }
         }
     }
-
-    fn end_turn(&mut self, result: &RawValue, text: ParsedText<'_>, messages: &mut Vec<AgentMessage>) {
-        let done = SessionPromptAnswer::read(result);
-        let reason = done.as_ref().and_then(|done| done.stop_reason.as_deref()).unwrap_or("unknown");
-        let silent = done.as_ref().is_none_or(|done| done.tokens.is_none());
-        let limit = ProviderLimit::from_agent_text(&self.memory.turn.last_words)
-            .filter(|_| silent && reason == "end_turn");
-        if let Some(limit) = limit {
-            messages.push(limit_message(&limit, Json::raw(result)));
-        }
-        if reason == "end_turn" && error_answer::wants_login(&self.memory.turn.last_words) {
-            let message = self.memory.turn.last_words.trim().to_owned();
-            self.report_login_needed(
-                &ErrorAnswer { code: None, message, trouble: ErrorCause::Auth },
-                messages,
-            );
-        }
-        let (stop_reason, params) = (reason.to_owned(), Json::raw(result));
-        let tokens = done.and_then(|done| done.tokens).unwrap_or_default();
-        let tokens = TurnTokenCounts {
-            input: tokens.input.unwrap_or(0),
-            output: tokens.output.unwrap_or(0),
-            total: tokens.total.unwrap_or(0),
-        };
-        let (failed, turn) = (false, None);
-        messages.push(AgentMessage::TurnEnd {
-            stop_reason,
-            tokens,
-            params,
-            failed,
-            turn,
-            message: text.to_json(),
-        });
-    }
-
-    /// Handles the answer to a nudge. Text that found no turn, or was refused, has to be sent in another way.
-    fn handle_steering_answer(
-        &mut self,
-        number: Option<u64>,
-        result: Result<&RawValue, &RawValue>,
-        text: ParsedText<'_>,
-        messages: &mut Vec<AgentMessage>,
-    ) {
-        #[derive(Deserialize)]
-        struct SteeringAnswer {
-            outcome: String,
-        }
-        let message = number.and_then(|id| self.memory.steering.remove(&id));
-        messages.push(AgentMessage::Unknown { message: text.to_json(), fault: None });
-        let no_turn = match result {
-            Ok(result) => match serde_json::from_str::<SteeringAnswer>(result.get()) {
-                Ok(steered) if steered.outcome == "promptRequired" => true,
-                _ => return,
-            },
-            Err(_) => false,
-        };
-        messages.extend(message.map(|message| AgentMessage::SteeringRefused { message, no_turn }));
-    }
-
-    fn fail_turn(&mut self, error: &RawValue, text: ParsedText<'_>, messages: &mut Vec<AgentMessage>) {
-        let failure = ErrorAnswer::read(error);
-        if let ErrorCause::Limit(limit) = &failure.trouble {
-            messages.push(limit_message(limit, Json::raw(error)));
-        }
-        self.report_login_needed(&failure, messages);
-        let stop_reason = match failure.trouble {
-            ErrorCause::Cancelled => "cancelled".to_owned(),
-            _ => format!("error: {}", failure.advice(&self.setup.agent, &self.log_in_advice(&failure))),
-        };
-        let (tokens, params) = (TurnTokenCounts::default(), Json::raw(error));
-        let (failed, turn) = (true, None);
-        messages.push(AgentMessage::TurnEnd {
-            stop_reason,
-            tokens,
-            params,
-            failed,
-            turn,
-            message: text.to_json(),
-        });
-    }
-}
-
-/// Returns the tool call inside an update.
-fn tool_call_in(params: &Json) -> Option<ToolCall<'_>> {
-    let raw: &RawValue = serde_json::from_str(params.as_str()).ok()?;
-    match SessionUpdateParts::read(raw)?.detail() {
-        UpdateDetail::Tool(call) => Some(call),
-        _ => None,
-    }
-}
-
-fn limit_message(limit: &ProviderLimit, params: Json) -> AgentMessage {
-    let kind = match limit.kind {
-        LimitKind::Rate => "rate",
-        LimitKind::Usage => "usage",
-    };
-    let resets = match &limit.resets {
-        Some(error_answer::ProviderLimitReset::At(at)) => LimitResetTime::At(*at),
-        Some(error_answer::ProviderLimitReset::After(after)) => LimitResetTime::After(*after),
-        None if limit.kind == LimitKind::Rate => LimitResetTime::After(Duration::from_mins(1)),
-        Some(error_answer::ProviderLimitReset::InWords(_)) | None => LimitResetTime::Unknown,
-    };
-    AgentMessage::Limited { kind: kind.to_owned(), resets, params }
 }

@@ -1,8 +1,8 @@
-//! A client's orders about its session.
+//! The execution of a client's commands about its session.
 
 use serde_json::json;
 
-use super::{FeedCommand, MANY, SessionFeed};
+use super::{FeedCommand, MAX_OPEN_REQUESTS, SessionFeed};
 use crate::acp::content;
 use crate::acp::prompts::{PROMPT_KINDS, PromptReply, PromptTracker};
 use crate::acp::queue::{ConnectionClosed, MessageMeta};
@@ -15,12 +15,12 @@ use intercom_types::{
 use intercom_wire::acp::method;
 use intercom_wire::jsonrpc;
 
-/// The range of the search for a prompt that was sent before, in events: starts and ends, and no messages.
+/// The limit of the search for an earlier prompt, in events about prompts and sessions; agents' messages do not count.
 const LOOK_BACK: usize = 100_000;
 
 impl SessionFeed {
-    pub(super) async fn serve(&mut self, order: FeedCommand) -> Result<(), ConnectionClosed> {
-        match order {
+    pub(super) async fn serve(&mut self, command: FeedCommand) -> Result<(), ConnectionClosed> {
+        match command {
             FeedCommand::Prompt { request, id, blocks } => match self.prompt(id.as_deref(), &blocks).await {
                 Ok(prompt) if id.is_some() => self.await_prompt(request, prompt).await,
                 Ok(prompt) => self.prompts.wait(prompt, request, Time::now(), self.deadline()),
@@ -38,12 +38,13 @@ impl SessionFeed {
                 }
             }
             FeedCommand::Replay(answer) => {
+                // New events that are encoded already belong before the replay; the replay covers all up to here.
                 let up_to = self.after;
                 self.flush().await?;
                 self.replay(up_to).await?;
                 self.put(Some(answer)).await?;
                 self.find_open().await;
-                self.caught_up = false; // and then asked what it is not being asked
+                self.caught_up = false; // the next read sends the requests that the client does not have
             }
             FeedCommand::Finish(_) => {}
         }
@@ -56,16 +57,17 @@ impl SessionFeed {
         self.out.push_back((line, MessageMeta { answers, ..self.about() }));
     }
 
-    /// When a prompt of now has waited long enough.
+    /// Returns the deadline of a prompt that is sent now.
     fn deadline(&self) -> Option<Time> {
         let limit = self.client.acp().0.ops.supervisor().config().seats.prompt_timeout();
         limit.map(|limit| Time::now().plus(limit))
     }
 
-    /// The prompt's id once it is committed.
+    /// Queues a prompt and returns its id once it is committed. A prompt with a known id is not queued twice.
     async fn prompt(&self, known: Option<&str>, blocks: &[Json]) -> Result<PromptId, RpcRefusal> {
         let (ops, caller, id) = (self.client.ops(), self.client.caller(), self.session);
         let seen = self.client.session(&id).await?;
+        // After a reconnect our relay repeats prompts without an answer, with their ids: they must not run twice.
         if let Some(known) = known.and_then(|known| known.parse().ok())
             && self.is_known(known).await
         {
@@ -73,10 +75,11 @@ impl SessionFeed {
         }
         let config = self.client.acp().0.ops.supervisor().config();
         if config.seats.busy == Busy::Refuse && (seen.is_busy() || !self.prompts.is_empty()) {
-            return Err(RpcRefusal::params("a prompt is in flight already; wait for its answer"));
+            return Err(RpcRefusal::params("a prompt is already running; wait for its answer"));
         }
         let takes = self.client.takes(&seen).await;
         let content = content::fitted(blocks, takes, &config.seats)?;
+        // After the checks: an invalid prompt must not start a process.
         if !seen.is_live() {
             ops.resume(caller, &id).await?;
         }
@@ -95,7 +98,8 @@ impl SessionFeed {
         matches!(found, Ok(IdLookup::One(found)) if found.session == self.session)
     }
 
-    /// It may have been answered already, by a daemon before us.
+    /// Waits for a prompt that the client may have sent before, to an earlier daemon: its turn may be over, and then
+    /// the answer is in the log before our position.
     async fn await_prompt(&mut self, request: RequestId, prompt: PromptId) {
         let store = self.client.acp().0.ops.supervisor().store();
         let past =
@@ -103,29 +107,31 @@ impl SessionFeed {
         let is_other = |logged: &&LoggedEvent| !matches!(logged.event(), Event::PromptQueued(queued) if queued.prompt == prompt);
         let mut tracked = PromptTracker::default();
         tracked.wait(prompt, request, Time::now(), self.deadline());
-        // What came before it is about others; what is not read yet is heard later.
-        let mut answered = Vec::new();
+        // Events before it are about other prompts; events after our position are applied when they are read.
+        let mut replies = Vec::new();
         for event in past.iter().skip_while(is_other) {
-            answered.extend(tracked.hear(event));
+            replies.extend(tracked.apply_event(event));
         }
-        self.answer(answered);
+        self.answer(replies);
         self.prompts.absorb(tracked);
     }
 
     /// Withdraws the client's queued prompts and ends the running turn.
     async fn cancel(&mut self) {
-        self.empty_queue().await;
+        // The queue first: after the end of the turn the next queued prompt would start.
+        self.withdraw_queued().await;
         self.interrupt(|_| true).await;
     }
 
-    /// If it has left the queue, the turn that it is in ends, and no other: it may be over, and somebody else's may run.
+    /// Withdraws one prompt. If it has left the queue, its own turn is interrupted and no other: its turn may be over,
+    /// and somebody else's may run.
     async fn take_back(&mut self, prompt: PromptId) {
         if self.client.ops().withdraw_prompt(self.client.caller(), &prompt, None).await.is_ok() {
             return;
         }
         let store = self.client.acp().0.ops.supervisor().store();
         let sent = store
-            .events_of(self.session, &[EventKind::PromptSending], u64::MAX, MANY)
+            .events_of(self.session, &[EventKind::PromptSending], u64::MAX, MAX_OPEN_REQUESTS)
             .await
             .unwrap_or_default();
         let turn_of = |logged: &LoggedEvent| match logged.event() {
@@ -137,13 +143,13 @@ impl SessionFeed {
         }
     }
 
-    /// The turn that runs, if it is the one.
+    /// Interrupts the running turn if `is_it` accepts its id.
     async fn interrupt(&self, is_it: impl Fn(&str) -> bool) {
         let Ok(seen) = self.client.session(&self.session).await else { return };
         if seen.turn.is_some_and(|turn| is_it(&turn.id)) {
             let reason = Some("cancelled by an ACP client".to_owned());
             let interrupt = InterruptRequest { reason, wait: Some(false) };
-            // It may have ended by now.
+            // The turn may have ended meanwhile; its end answers the prompt.
             self.client.ops().interrupt(self.client.caller(), &self.session, interrupt).await.ok();
         }
     }

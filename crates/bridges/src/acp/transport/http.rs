@@ -1,5 +1,5 @@
-//! Streamable HTTP: `initialize` opens a connection and is answered at once; all else is taken, and answered on the
-//! connection's stream or on one of its sessions'.
+//! Streamable HTTP. The answer to `initialize` is the answer to its POST and opens a connection; every other POST gets
+//! a 202, and its answer comes on the stream of the connection or of a session.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -18,140 +18,147 @@ use crate::api::ApiError;
 use crate::api::KnownCaller;
 use intercom_daemon::ops::Caller;
 
-/// The time limit for the first answer.
-const FIRST_ANSWER: Duration = Duration::from_secs(30);
-/// The time limit for a message to be accepted: earlier messages of its client go first.
-const TAKEN: Duration = Duration::from_secs(30);
-pub(super) const LONGEST_NAME: usize = 200;
+/// The time limit for the answer to `initialize`.
+const FIRST_ANSWER_TIMEOUT: Duration = Duration::from_secs(30);
+/// The time limit for a message to be accepted. Earlier messages of the client go first, and the connection accepts
+/// them only as fast as the client reads its answers.
+const ACCEPT_TIMEOUT: Duration = Duration::from_secs(30);
+pub(super) const MAX_NAME_LENGTH: usize = 200;
 
 pub(super) async fn post(
-    State(door): State<TransportState>,
+    State(state): State<TransportState>,
     KnownCaller(caller): KnownCaller,
     request: Request,
 ) -> Result<Response, ApiError> {
     is_json(request.headers())?;
-    let most = door.settings().max_message_bytes;
-    let Some(name) = named(request.headers(), CONNECTION)? else {
+    let limit = state.settings().max_message_bytes;
+    let Some(name) = header_value(request.headers(), CONNECTION)? else {
         let (parts, body) = request.into_parts();
-        let heard = read_message(body, most).await?;
-        let manner = connect_options(&parts.uri)?;
-        if manner.relay {
+        let message = read_message(body, limit).await?;
+        let options = connect_options(&parts.uri)?;
+        // The relay's line with the position in the log exists on WebSockets only.
+        if options.relay {
             return Err(ApiError::bad_request("relay is for WebSockets"));
         }
-        if heard.is_initialize() {
-            let manner = ConnectOptions { streamable: true, ..manner };
-            return initialize(door, caller, manner, heard).await;
+        if message.is_initialize() {
+            let options = ConnectOptions { streamable: true, ..options };
+            return initialize(state, caller, options, message).await;
         }
-        if door.settings().connectionless {
-            return stateless::answer_request(&door, caller, manner, heard).await;
+        if state.settings().connectionless {
+            return stateless::answer_request(&state, caller, options, message).await;
         }
         return Err(ApiError::bad_request("the Acp-Connection-Id header is missing")
             .hint("the answer to `initialize` has it"));
     };
-    let hub = door.find(&ConnectionKey::Given(name), &caller)?;
-    let session = named(request.headers(), SESSION)?;
-    take(&hub, request, session.as_deref(), most).await
+    let connection = state.find(&ConnectionKey::Given(name), &caller)?;
+    let session = header_value(request.headers(), SESSION)?;
+    accept_message(&connection, request, session.as_deref(), limit).await
 }
 
-/// A message for a connection that there is.
-pub(super) async fn take(
-    hub: &HttpConnection,
+/// Accepts a message for an existing connection.
+pub(super) async fn accept_message(
+    connection: &HttpConnection,
     request: Request,
     session: Option<&str>,
-    most: usize,
+    limit: usize,
 ) -> Result<Response, ApiError> {
-    let _used = hub.used();
-    let _turn = hub.bodies.acquire().await.map_err(|_| gone())?;
-    let heard = read_message(request.into_body(), most).await?;
-    heard.agrees_with(session)?;
-    let taken = tokio::time::timeout(TAKEN, hub.put(heard.text)).await;
-    taken.map_err(|_| not_reading())?.map_err(|_| gone())?;
+    // Counts as a use from the first byte: a connection must not time out while a body arrives.
+    let _used = connection.used();
+    // A client may post many bodies at once; only a few of them are in memory.
+    let _turn = connection.bodies.acquire().await.map_err(|_| connection_closed())?;
+    let message = read_message(request.into_body(), limit).await?;
+    message.agrees_with(session)?;
+    let accepted = tokio::time::timeout(ACCEPT_TIMEOUT, connection.put(message.text)).await;
+    accepted.map_err(|_| overloaded())?.map_err(|_| connection_closed())?;
     Ok(StatusCode::ACCEPTED.into_response())
 }
 
 async fn initialize(
-    door: TransportState,
+    state: TransportState,
     caller: Caller,
-    manner: ConnectOptions,
-    heard: InboundMessage,
+    options: ConnectOptions,
+    message: InboundMessage,
 ) -> Result<Response, ApiError> {
-    let InboundKind::Request { id, .. } = heard.kind else { return Err(gone()) };
-    let slot = door.slot()?;
-    let (inlet, mut outlet) = door.acp.connect(caller.clone(), manner);
-    let hub = HttpConnection::new(&caller, inlet, Arc::clone(&door.acp.0.metrics), false);
-    hub.put(heard.text).await.map_err(|_| gone())?;
+    let InboundKind::Request { id, .. } = message.kind else { return Err(connection_closed()) };
+    let slot = state.slot()?;
+    let (inlet, mut outlet) = state.acp.connect(caller.clone(), options);
+    let connection = HttpConnection::new(&caller, inlet, Arc::clone(&state.acp.0.metrics), false);
+    connection.put(message.text).await.map_err(|_| connection_closed())?;
+    // The streams do not exist yet, so the answer is taken from the outlet here. Other messages, such as news of a
+    // session, wait in the queues for the streams.
     let answering = async {
         loop {
-            let told = outlet.next().await?;
-            if told.answers.as_ref().is_some_and(|(answered, _)| *answered == id) {
-                return Some(told.text);
+            let outgoing = outlet.next().await?;
+            if outgoing.answers.as_ref().is_some_and(|(answered, _)| *answered == id) {
+                return Some(outgoing.text);
             }
-            hub.enqueue(told).await;
+            connection.enqueue(outgoing).await;
         }
     };
-    let answer = tokio::time::timeout(FIRST_ANSWER, answering).await;
-    let Ok(Some(answer)) = answer else { return Err(gone()) };
+    let answer = tokio::time::timeout(FIRST_ANSWER_TIMEOUT, answering).await;
+    let Ok(Some(answer)) = answer else { return Err(connection_closed()) };
     let json = [(header::CONTENT_TYPE, "application/json")];
-    // Whoever was refused has no connection.
+    // A refused client gets no connection: dropping it here ends its task.
     let refused =
         serde_json::from_str::<serde_json::Value>(&answer).is_ok_and(|answer| answer.get("error").is_some());
     if refused {
         return Ok((json, answer).into_response());
     }
     let name = new_name();
-    door.register(ConnectionKey::Given(name.clone()), hub, outlet, slot);
+    state.register(ConnectionKey::Given(name.clone()), connection, outlet, slot);
     Ok(([(CONNECTION, name)], json, answer).into_response())
 }
 
 pub(super) fn listen(
-    door: &TransportState,
+    state: &TransportState,
     caller: Caller,
     headers: &HeaderMap,
 ) -> Result<Response, ApiError> {
     let accepted = headers.get_all(header::ACCEPT).iter().filter_map(|accept| accept.to_str().ok());
     if !accepted.into_iter().any(|accept| accept.contains("text/event-stream")) {
-        let message = "Accept must have text/event-stream";
+        let message = "Accept must include text/event-stream";
         return Err(ApiError::new(StatusCode::NOT_ACCEPTABLE, "not_acceptable", message));
     }
-    let name = named(headers, CONNECTION)?
+    let name = header_value(headers, CONNECTION)?
         .ok_or_else(|| ApiError::bad_request("the Acp-Connection-Id header is missing"))?;
-    let session = named(headers, SESSION)?;
-    let hub = door.find(&ConnectionKey::Given(name.clone()), &caller)?;
-    let lane: StreamKey = session.as_deref().map(Into::into);
-    let mut response = hub.listen(caller, lane, last_id(headers)?).map_err(closed)?;
-    let mut tell = |header: &'static str, value: &str| {
+    let session = header_value(headers, SESSION)?;
+    let connection = state.find(&ConnectionKey::Given(name.clone()), &caller)?;
+    let key: StreamKey = session.as_deref().map(Into::into);
+    let mut response = connection.listen(caller, key, last_id(headers)?).map_err(refusal_error)?;
+    let mut set_header = |header: &'static str, value: &str| {
         if let Ok(value) = HeaderValue::from_str(value) {
             response.headers_mut().insert(HeaderName::from_static(header), value);
         }
     };
-    tell(CONNECTION, &name);
+    set_header(CONNECTION, &name);
     if let Some(session) = session {
-        tell(SESSION, &session);
+        set_header(SESSION, &session);
     }
     Ok(response)
 }
 
 pub(super) async fn delete(
-    State(door): State<TransportState>,
+    State(state): State<TransportState>,
     KnownCaller(caller): KnownCaller,
     headers: HeaderMap,
 ) -> Result<StatusCode, ApiError> {
-    let name = named(&headers, CONNECTION)?
+    let name = header_value(&headers, CONNECTION)?
         .ok_or_else(|| ApiError::bad_request("the Acp-Connection-Id header is missing"))?;
     let name = ConnectionKey::Given(name);
-    door.find(&name, &caller)?.close();
-    door.forget(&name);
+    // Removed at once, not by the ending task: the next request with this id must get a 404.
+    state.find(&name, &caller)?.close();
+    state.forget(&name);
     Ok(StatusCode::ACCEPTED)
 }
 
-/// Returns the value of a header, if it is there.
-fn named(headers: &HeaderMap, header: &'static str) -> Result<Option<String>, ApiError> {
+/// Returns the value of a header that may occur once.
+fn header_value(headers: &HeaderMap, header: &'static str) -> Result<Option<String>, ApiError> {
     let mut values = headers.get_all(header).iter();
     let Some(value) = values.next() else { return Ok(None) };
-    let value = value.to_str().ok().filter(|value| !value.is_empty() && value.len() <= LONGEST_NAME);
+    let value = value.to_str().ok().filter(|value| !value.is_empty() && value.len() <= MAX_NAME_LENGTH);
     match (value, values.next()) {
         (Some(value), None) => Ok(Some(value.to_owned())),
-        _ => Err(ApiError::bad_request(format!("{header}: one name is needed"))),
+        _ => Err(ApiError::bad_request(format!("{header} must have exactly one value"))),
     }
 }
 
@@ -161,23 +168,28 @@ pub(super) fn last_id(headers: &HeaderMap) -> Result<Option<u64>, ApiError> {
     id.map(Some).ok_or_else(|| ApiError::bad_request("Last-Event-ID must be the id of an event"))
 }
 
-pub(super) fn closed(why: StreamRefusal) -> ApiError {
+pub(super) fn refusal_error(why: StreamRefusal) -> ApiError {
     match why {
-        StreamRefusal::TooOld => ApiError::new(StatusCode::GONE, "too_old", "what followed that event is not kept")
-            .hint("open the stream without Last-Event-ID, and ask for the session with session/load or session/resume"),
+        StreamRefusal::TooOld => {
+            ApiError::new(StatusCode::GONE, "too_old", "the events after that id are no longer kept")
+                .hint("open the stream without Last-Event-ID, then send session/load or session/resume")
+        }
         StreamRefusal::NoSuchId => ApiError::bad_request("Last-Event-ID: there was no such event"),
-        StreamRefusal::Unknown => ApiError::new(StatusCode::NOT_FOUND, "not_found", "no such session is of this connection")
-            .hint("there are streams for others already; load or resume one of them first"),
+        StreamRefusal::Unknown => {
+            ApiError::new(StatusCode::NOT_FOUND, "not_found", "this connection has no such session").hint(
+                "too many streams wait for sessions already; load or resume one of these sessions first",
+            )
+        }
     }
 }
 
-fn not_reading() -> ApiError {
-    let message = "too many of your messages wait to be answered";
+fn overloaded() -> ApiError {
+    let message = "too many of your messages are waiting for an answer";
     ApiError::new(StatusCode::SERVICE_UNAVAILABLE, "overloaded", message)
-        .hint("read the streams of this connection, and try again")
+        .hint("read the streams of this connection, then try again")
 }
 
-pub(super) fn gone() -> ApiError {
+pub(super) fn connection_closed() -> ApiError {
     let message = "the connection is closed";
     ApiError::new(StatusCode::NOT_FOUND, "not_found", message).hint("begin with `initialize`")
 }

@@ -1,4 +1,9 @@
-//! One client over HTTP: what it posts goes in, and what it is told waits for its streams.
+//! The connection of one client over HTTP: posted messages go to the inlet, outgoing messages wait for the client's
+//! streams.
+//!
+//! A task moves messages from the outlet to the queues of the streams. `progress` connects it with the readers: it is
+//! notified whenever a reader took a message, opened a stream or closed one, so a full queue is waited for without
+//! polling.
 
 use std::collections::{HashMap, VecDeque};
 use std::convert::Infallible;
@@ -14,18 +19,20 @@ use tokio::time::Instant;
 use tokio_util::sync::CancellationToken;
 
 use super::super::{ClientInlet, ClientMessage, ClientOutlet, ConnectionClosed};
-use super::stream_queues::{StreamKey, StreamMessage, StreamQueues, StreamRefusal, history_before, lane_of};
+use super::stream_queues::{
+    StreamKey, StreamMessage, StreamQueues, StreamRefusal, history_before, stream_of,
+};
 use crate::acp::metrics::ClientMetrics;
 use crate::idle::{UseCounter, UseGuard};
 use intercom_daemon::ops::Caller;
 use intercom_types::Role;
 
-/// The time limit for the first use of a new connection: its client may be gone.
-const FIRST: Duration = Duration::from_secs(30);
+/// The time limit for the first use of a new connection. The client may have disconnected before it got the id.
+const FIRST_USE_TIMEOUT: Duration = Duration::from_secs(30);
 /// The longest wait for a session's stream before its messages go to the connection's stream.
-const PATIENCE: Duration = Duration::from_secs(2);
-/// Messages that are being sent to us at the same time. More wait.
-const BODIES: usize = 8;
+const STREAM_TIMEOUT: Duration = Duration::from_secs(2);
+/// The most bodies that a connection receives at the same time; more wait.
+const MAX_BODIES: usize = 8;
 const KEEP_ALIVE: Duration = Duration::from_secs(15);
 
 #[derive(Debug)]
@@ -34,10 +41,12 @@ pub(super) struct HttpConnection {
     /// True for a client that has one stream for everything.
     is_single: bool,
     metrics: Arc<ClientMetrics>,
-    inlet: Mutex<Option<Arc<ClientInlet>>>, // for a copy
-    state: Mutex<HttpStreamState>,          // for a look or a change
-    /// Something was taken, or a stream was opened.
-    moved: Notify,
+    /// `None` after the end of the connection; locked only to clone it.
+    inlet: Mutex<Option<Arc<ClientInlet>>>,
+    /// Locked only for one lookup or change, never across an await.
+    state: Mutex<HttpStreamState>,
+    /// Notified when a stream took a message, opened or closed.
+    progress: Notify,
     uses: UseCounter,
     pub(super) bodies: Semaphore,
     closed: CancellationToken,
@@ -45,16 +54,16 @@ pub(super) struct HttpConnection {
 
 #[derive(Debug, Default)]
 struct HttpStreamState {
-    lanes: StreamQueues,
-    /// The notifier of the newest stream of each lane.
+    queues: StreamQueues,
+    /// The notifier of the newest stream of each queue.
     bells: HashMap<StreamKey, Arc<Notify>>,
-    /// Nothing more comes.
+    /// True once the outlet has ended: streams end when their queue is empty.
     ended: bool,
 }
 
 impl HttpStreamState {
-    fn ring(&self, lane: &StreamKey) {
-        if let Some(bell) = self.bells.get(lane) {
+    fn ring(&self, key: &StreamKey) {
+        if let Some(bell) = self.bells.get(key) {
             bell.notify_one();
         }
     }
@@ -73,9 +82,9 @@ impl HttpConnection {
             metrics,
             inlet: Mutex::new(Some(Arc::new(inlet))),
             state: Mutex::default(),
-            moved: Notify::new(),
+            progress: Notify::new(),
             uses: UseCounter::new(),
-            bodies: Semaphore::new(BODIES),
+            bodies: Semaphore::new(MAX_BODIES),
             closed: CancellationToken::new(),
         })
     }
@@ -106,106 +115,115 @@ impl HttpConnection {
         self.closed.cancel();
     }
 
-    /// Until the client is shown out, goes, or is not heard of for too long.
+    /// Runs until the outlet ends, the client closes the connection, or the connection is idle for too long.
     pub(super) async fn run(&self, mut outlet: ClientOutlet, idle: Duration) {
         let pumping = async {
-            while let Some(told) = outlet.next().await {
-                self.enqueue(told).await;
+            while let Some(message) = outlet.next().await {
+                self.enqueue(message).await;
             }
         };
         let is_over = tokio::select! {
-            () = pumping => false, // what it was told before is still told
-            () = self.uses.idle(FIRST.min(idle), idle) => true,
+            () = pumping => false, // queued messages are still sent
+            () = self.uses.idle(FIRST_USE_TIMEOUT.min(idle), idle) => true,
             () = self.closed.cancelled() => true,
         };
+        // Disconnects the client: its feeds end, and a later POST gets an error instead of a lost message.
         drop(self.inlet.lock().unwrap_or_else(PoisonError::into_inner).take());
         let mut state = self.state();
         state.ended = true;
         if is_over {
-            state.lanes.clear();
+            state.queues.clear();
         }
+        // Every reader wakes, sends what is left in its queue, and ends its response.
         for bell in state.bells.values() {
             bell.notify_one();
         }
     }
 
-    /// Puts a message where its stream takes it. Waits while too much waits there.
-    pub(super) async fn enqueue(&self, told: ClientMessage) {
-        let (lane, after) =
-            if self.is_single { (None, None) } else { (lane_of(&told), history_before(&told)) };
+    /// Puts a message into the queue of its stream. Waits while the queues are full, which in turn stops the client's
+    /// feeds.
+    pub(super) async fn enqueue(&self, message: ClientMessage) {
+        let (key, after) =
+            if self.is_single { (None, None) } else { (stream_of(&message), history_before(&message)) };
         if after.is_some() {
             self.wait_until_taken(&after).await;
         }
-        let text: Arc<str> = ascii(told.text).into();
+        let text: Arc<str> = ascii(message.text).into();
         loop {
             let unopened = {
                 let mut state = self.state();
-                if !state.lanes.is_full() {
-                    let lane = state.lanes.put(lane, text);
-                    return state.ring(&lane);
+                if !state.queues.is_full() {
+                    let key = state.queues.put(key, text);
+                    return state.ring(&key);
                 }
-                state.lanes.fullest_unopened()
+                state.queues.fullest_unopened()
             };
+            // A session without a stream may never get one: its messages go to the connection's stream after a while.
+            // If every queue has a stream, only a slow reader is in the way, and it is waited for.
             if unopened.is_some() {
                 self.wait_until_taken(&unopened).await;
             } else {
-                self.moved.notified().await;
+                self.progress.notified().await;
             }
         }
     }
 
-    /// Sees to it that what waits for a session is taken: by its own stream, or after a while by the connection's.
-    async fn wait_until_taken(&self, lane: &StreamKey) {
-        let (mut deadline, mut least) = (Instant::now() + PATIENCE, usize::MAX);
-        let mut knocked = false;
+    /// Waits until the messages of a session are taken by its stream. Without a stream they go to the connection's
+    /// stream after [`STREAM_TIMEOUT`]; a stream that takes nothing for that long is no longer waited for.
+    async fn wait_until_taken(&self, key: &StreamKey) {
+        let (mut deadline, mut fewest) = (Instant::now() + STREAM_TIMEOUT, usize::MAX);
+        let mut moved_first = false;
         loop {
             {
                 let mut state = self.state();
-                let is_open = state.lanes.is_open(lane);
-                if !is_open && !std::mem::replace(&mut knocked, true) {
-                    state.lanes.move_first_to_connection(lane);
+                let is_open = state.queues.is_open(key);
+                // Some clients open the stream of a session only when they receive its first message: send them that
+                // one.
+                if !is_open && !std::mem::replace(&mut moved_first, true) {
+                    state.queues.move_first_to_connection(key);
                     state.ring(&None);
                 }
-                let waiting = state.lanes.waiting_for(lane);
+                let waiting = state.queues.waiting_for(key);
                 if waiting == 0 {
                     return;
                 }
-                // Whoever takes it slowly takes it.
-                if waiting < least {
-                    (deadline, least) = (Instant::now() + PATIENCE, waiting);
+                // Slow progress is progress: the deadline starts again.
+                if waiting < fewest {
+                    (deadline, fewest) = (Instant::now() + STREAM_TIMEOUT, waiting);
                 }
                 if Instant::now() >= deadline {
                     if !is_open {
-                        state.lanes.move_all_to_connection(lane);
+                        state.queues.move_all_to_connection(key);
                         state.ring(&None);
                     }
                     return;
                 }
             }
-            tokio::time::timeout_at(deadline, self.moved.notified()).await.ok(); // the next look decides
+            tokio::time::timeout_at(deadline, self.progress.notified()).await.ok(); // the loop checks the deadline
         }
     }
 
-    /// A stream of one lane, in the place of an older one. A client that comes back may know that a connection is broken
-    /// before we do, and must not be kept out by what is left of itself.
+    /// Opens a stream of one queue, in place of an older one. A client that reconnects may know that a TCP connection
+    /// is broken before we do; its old stream must not keep it out.
     pub(super) fn listen(
         self: &Arc<Self>,
         caller: Caller,
-        lane: StreamKey,
+        key: StreamKey,
         last: Option<u64>,
     ) -> Result<Response, StreamRefusal> {
         let bell = Arc::new(Notify::new());
-        let (stream, again) = {
+        let (stream, replay) = {
             let mut state = self.state();
-            let opened = state.lanes.open(&lane, last)?;
-            if let Some(old) = state.bells.insert(lane.clone(), Arc::clone(&bell)) {
-                old.notify_one();
+            let opened = state.queues.open(&key, last)?;
+            if let Some(old) = state.bells.insert(key.clone(), Arc::clone(&bell)) {
+                old.notify_one(); // it finds itself replaced, and ends
             }
             opened
         };
-        self.moved.notify_one();
+        // A full connection may be waiting for exactly this stream.
+        self.progress.notify_one();
         let used = self.used();
-        let reader = StreamReader { hub: Arc::clone(self), caller, lane, stream, bell, again, used };
+        let reader = StreamReader { connection: Arc::clone(self), caller, key, stream, bell, replay, used };
         Ok(sse(stream::unfold(reader, |mut reader| async move {
             let StreamMessage { id, text } = reader.next().await?;
             Some((Ok(Event::default().id(id.to_string()).data(text)), reader))
@@ -214,13 +232,15 @@ impl HttpConnection {
 }
 
 /// The reader of one stream.
+///
+/// The state of a response body: dropped when the client disconnects, which closes the stream.
 struct StreamReader {
-    hub: Arc<HttpConnection>,
+    connection: Arc<HttpConnection>,
     caller: Caller,
-    lane: StreamKey,
+    key: StreamKey,
     stream: u64,
     bell: Arc<Notify>,
-    again: VecDeque<StreamMessage>,
+    replay: VecDeque<StreamMessage>,
     #[expect(dead_code, reason = "dropping it is its use")]
     used: UseGuard,
 }
@@ -231,18 +251,19 @@ impl StreamReader {
             if self.caller.is_out() {
                 return None;
             }
-            if let Some(sent) = self.again.pop_front() {
+            if let Some(sent) = self.replay.pop_front() {
                 return Some(sent);
             }
             {
-                let mut state = self.hub.state();
-                let taken = state.lanes.take(&self.lane, self.stream).ok()?;
+                // Taken and recorded for replay under one lock: a stream that replaces this one gets it by its id.
+                let mut state = self.connection.state();
+                let taken = state.queues.take(&self.key, self.stream).ok()?;
                 if taken.is_some() || state.ended {
                     drop(state);
                     if taken.is_some() {
-                        self.hub.metrics.count_sent();
+                        self.connection.metrics.count_sent();
                     }
-                    self.hub.moved.notify_one();
+                    self.connection.progress.notify_one();
                     return taken;
                 }
             }
@@ -256,13 +277,13 @@ impl StreamReader {
 
 impl Drop for StreamReader {
     fn drop(&mut self) {
-        let mut state = self.hub.state();
-        state.lanes.close(&self.lane, self.stream);
-        if state.bells.get(&self.lane).is_some_and(|bell| Arc::ptr_eq(bell, &self.bell)) {
-            state.bells.remove(&self.lane);
+        let mut state = self.connection.state();
+        state.queues.close(&self.key, self.stream);
+        if state.bells.get(&self.key).is_some_and(|bell| Arc::ptr_eq(bell, &self.bell)) {
+            state.bells.remove(&self.key);
         }
         drop(state);
-        self.hub.moved.notify_one();
+        self.connection.progress.notify_one();
     }
 }
 
@@ -272,8 +293,8 @@ pub(super) fn sse(
     Sse::new(events).keep_alive(KeepAlive::new().interval(KEEP_ALIVE)).into_response()
 }
 
-/// The same JSON on one line and in ASCII: some clients decode what arrives piece by piece, and fail where a piece ends
-/// within a character.
+/// Returns the same JSON on one line and in ASCII. Some clients decode each chunk that arrives on its own, and fail if
+/// a chunk ends inside of a character.
 pub(super) fn ascii(json: String) -> String {
     if json.bytes().all(|byte| byte.is_ascii() && byte >= b' ') {
         return json;
@@ -281,7 +302,7 @@ pub(super) fn ascii(json: String) -> String {
     let mut text = String::with_capacity(json.len() + json.len() / 2);
     for char in json.chars() {
         match char {
-            // In a string it would be written otherwise: this is between two values.
+            // JSON escapes control characters in strings, so this one is whitespace between two values.
             char if char < ' ' => text.push(' '),
             char if char.is_ascii() => text.push(char),
             char => {
@@ -308,7 +329,7 @@ mod tests {
     const IDLE: Duration = Duration::from_mins(5);
 
     struct ConnectionFixture {
-        hub: Arc<HttpConnection>,
+        connection: Arc<HttpConnection>,
         outbox: ClientOutbox,
         inbox: mpsc::Receiver<String>,
         running: JoinHandle<()>,
@@ -321,16 +342,16 @@ mod tests {
     fn here() -> ConnectionFixture {
         let (inlet, inbox) = queue::inlet();
         let (outbox, outlet) = queue::outlet();
-        let hub = HttpConnection::new(&ana(), inlet, Arc::default(), false);
-        let ours = Arc::clone(&hub);
+        let connection = HttpConnection::new(&ana(), inlet, Arc::default(), false);
+        let ours = Arc::clone(&connection);
         let running = tokio::spawn(async move { ours.run(outlet, IDLE).await });
-        ConnectionFixture { hub, outbox, inbox, running }
+        ConnectionFixture { connection, outbox, inbox, running }
     }
 
     impl ConnectionFixture {
         fn listen(&self, session: Option<SessionId>) -> Stream {
-            let lane = session.map(|session| session.to_string().into());
-            let response = self.hub.listen(ana(), lane, None).unwrap();
+            let key = session.map(|session| session.to_string().into());
+            let response = self.connection.listen(ana(), key, None).unwrap();
             Stream(response.into_body().into_data_stream())
         }
 
@@ -407,7 +428,7 @@ mod tests {
         }
         here.tell("loaded", Some(session), Some("session/load")).await;
         for n in 0..10 {
-            tokio::time::sleep(PATIENCE * 3 / 4).await;
+            tokio::time::sleep(STREAM_TIMEOUT * 3 / 4).await;
             assert!(connection.is_silent().await);
             stream.has(&[&n.to_string()]).await;
         }
@@ -454,7 +475,7 @@ mod tests {
         let (here, session) = (here(), SessionId::mint());
         let mut stream = here.listen(Some(session));
         let mut told = 0;
-        while tokio::time::timeout(PATIENCE * 2, here.tell(&told.to_string(), Some(session), None))
+        while tokio::time::timeout(STREAM_TIMEOUT * 2, here.tell(&told.to_string(), Some(session), None))
             .await
             .is_ok()
         {
@@ -486,9 +507,9 @@ mod tests {
         let mut unused = here();
         let start = Instant::now();
         unused.running.await.unwrap();
-        assert_eq!(start.elapsed(), FIRST);
+        assert_eq!(start.elapsed(), FIRST_USE_TIMEOUT);
         assert_eq!(unused.inbox.recv().await, None, "the connection is told");
-        assert_eq!(unused.hub.put("{}".to_owned()).await, Err(ConnectionClosed));
+        assert_eq!(unused.connection.put("{}".to_owned()).await, Err(ConnectionClosed));
 
         let used = here();
         let stream = used.listen(None);
@@ -496,7 +517,7 @@ mod tests {
         assert!(!used.running.is_finished());
         drop(stream);
         tokio::time::sleep(IDLE / 2).await;
-        drop(used.hub.used());
+        drop(used.connection.used());
         let start = Instant::now();
         used.running.await.unwrap();
         assert_eq!(start.elapsed(), IDLE);
@@ -506,7 +527,7 @@ mod tests {
     async fn when_it_is_over_the_streams_end() {
         let closed = here();
         let mut stream = closed.listen(None);
-        closed.hub.close();
+        closed.connection.close();
         assert_eq!(stream.next().await, None);
 
         let shown_out = here();

@@ -12,12 +12,12 @@ use intercom_types::RequestId;
 use intercom_wire::jsonrpc::{self, InvalidRpcMessage, RpcMessage};
 
 /// The time limit for a message to arrive.
-const ARRIVAL: Duration = Duration::from_secs(30);
+const ARRIVAL_TIMEOUT: Duration = Duration::from_secs(30);
 
 pub(super) struct InboundMessage {
     pub(super) text: String,
     pub(super) kind: InboundKind,
-    /// The session that it names.
+    /// The session in `params.sessionId`.
     pub(super) session: Option<String>,
 }
 
@@ -40,11 +40,12 @@ impl InboundMessage {
         }
     }
 
-    /// A message about a session names it; if the header does as well, it is the same.
+    /// Checks that a message about a session names it, and that the header, if there is one, names the same.
     pub(super) fn agrees_with(&self, header: Option<&str>) -> Result<(), ApiError> {
+        // `$/` messages are about a request, so the header need not match.
         match (self.method(), header, self.session.as_deref()) {
             (Some(method), Some(header), Some(session)) if header != session && !method.starts_with("$/") => {
-                Err(ApiError::bad_request("Acp-Session-Id and params.sessionId are not the same"))
+                Err(ApiError::bad_request("Acp-Session-Id and params.sessionId differ"))
             }
             (Some(method), _, None) if is_about_a_session(method) => {
                 Err(ApiError::bad_request(format!("{method}: params.sessionId is missing")))
@@ -80,8 +81,10 @@ pub(super) fn is_json(headers: &HeaderMap) -> Result<(), ApiError> {
     Err(ApiError::new(StatusCode::UNSUPPORTED_MEDIA_TYPE, "not_json", message))
 }
 
-pub(super) async fn read_message(body: Body, most: usize) -> Result<InboundMessage, ApiError> {
-    let arriving = tokio::time::timeout(ARRIVAL, axum::body::to_bytes(body, most));
+pub(super) async fn read_message(body: Body, limit: usize) -> Result<InboundMessage, ApiError> {
+    // `to_bytes` counts what arrives, so a wrong Content-Length does not matter. The time limit frees the place of a
+    // client that stops in the middle of a body.
+    let arriving = tokio::time::timeout(ARRIVAL_TIMEOUT, axum::body::to_bytes(body, limit));
     let bytes = arriving.await.map_err(|_| {
         ApiError::new(StatusCode::REQUEST_TIMEOUT, "too_slow", "the message did not arrive in time")
     })?;
@@ -94,6 +97,8 @@ pub(super) async fn read_message(body: Body, most: usize) -> Result<InboundMessa
 }
 
 fn parse_message(text: String) -> Result<InboundMessage, ApiError> {
+    // Only for routing. The connection parses the text again: it is the one place that decides its meaning, for every
+    // transport.
     let (kind, params) = match jsonrpc::parse(&text) {
         Ok(RpcMessage::Request { id, method, params }) => {
             (InboundKind::Request { id, method: method.into_owned() }, params)
@@ -103,15 +108,14 @@ fn parse_message(text: String) -> Result<InboundMessage, ApiError> {
         }
         Ok(RpcMessage::Answer { .. }) => (InboundKind::Answer, None),
         Err(InvalidRpcMessage::Batch) => {
-            let message = "several messages in one are not taken";
-            return Err(
-                ApiError::new(StatusCode::NOT_IMPLEMENTED, "batch", message).hint("send them one by one")
-            );
+            let message = "JSON-RPC batches are not supported";
+            return Err(ApiError::new(StatusCode::NOT_IMPLEMENTED, "batch", message)
+                .hint("send one message per request"));
         }
-        Err(bad @ InvalidRpcMessage::Malformed(_)) => {
-            return Err(ApiError::new(StatusCode::BAD_REQUEST, "bad_json", bad.to_string()));
+        Err(invalid @ InvalidRpcMessage::Malformed(_)) => {
+            return Err(ApiError::new(StatusCode::BAD_REQUEST, "bad_json", invalid.to_string()));
         }
-        Err(bad) => return Err(ApiError::bad_request(bad.to_string())),
+        Err(invalid) => return Err(ApiError::bad_request(invalid.to_string())),
     };
     let session = params.and_then(session_in);
     Ok(InboundMessage { text, kind, session })
@@ -132,7 +136,7 @@ mod tests {
     use axum::response::IntoResponse;
 
     fn status(text: &str, header: Option<&str>) -> u16 {
-        let agreed = parse_message(text.to_owned()).and_then(|heard| heard.agrees_with(header));
+        let agreed = parse_message(text.to_owned()).and_then(|message| message.agrees_with(header));
         agreed.map_or_else(|error| error.into_response().status().as_u16(), |()| 202)
     }
 

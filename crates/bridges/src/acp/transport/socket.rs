@@ -1,5 +1,5 @@
-//! WebSocket: each text frame is a message. What a client is told waits until it reads; one that neither reads nor answers
-//! is let go.
+//! The WebSocket transport: each text frame is one message. Outgoing messages wait for a client that does not read; a
+//! client that neither sends nor reads anything for a minute is disconnected.
 
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Mutex, PoisonError};
@@ -29,16 +29,17 @@ use intercom_daemon::ops::Caller;
 /// The time limit for the upgrade from HTTP.
 const CHANGE: Duration = Duration::from_secs(10);
 /// The interval between pings to a client.
-const PING: Duration = Duration::from_secs(20);
-/// The idle timeout: the client neither sends nor reads anything.
-const SILENCE: Duration = Duration::from_mins(1);
+const PING_INTERVAL: Duration = Duration::from_secs(20);
+/// The idle timeout of a client that neither sends nor reads anything. Three pings fit into it, so that one lost answer
+/// does not end a connection.
+const IDLE_TIMEOUT: Duration = Duration::from_mins(1);
 /// The time limit for the closing message.
-const GOODBYE: Duration = Duration::from_secs(1);
-/// There may be thousands, most of them still.
-const BUFFER: usize = 8 * 1024;
+const CLOSE_TIMEOUT: Duration = Duration::from_secs(1);
+/// Small, because there may be thousands of idle connections.
+const BUFFER_SIZE: usize = 8 * 1024;
 
 pub(super) fn open(door: TransportState, caller: Caller, mut request: Request) -> Result<Response, ApiError> {
-    let accept = shake_hands(request.version(), request.headers())?;
+    let accept = check_handshake(request.version(), request.headers())?;
     if caller.is_by_cookie() {
         own_address(request.headers())?;
     }
@@ -54,7 +55,7 @@ pub(super) fn open(door: TransportState, caller: Caller, mut request: Request) -
         let Ok(Ok(stream)) = tokio::time::timeout(CHANGE, change).await else { return };
         let (inlet, outlet) = door.acp.connect(caller.clone(), manner);
         let ended = converse(TokioIo::new(stream), most, relay, &door.acp.0.metrics, inlet, outlet).await;
-        tracing::debug!(?ended, who = caller.name, "an ACP client has gone");
+        tracing::debug!(?ended, who = caller.name, "an ACP client disconnected");
         drop(slot);
     });
     let headers = [
@@ -67,15 +68,15 @@ pub(super) fn open(door: TransportState, caller: Caller, mut request: Request) -
 }
 
 /// Checks the headers of the handshake and returns the answer to the client's key.
-fn shake_hands(version: Version, headers: &HeaderMap) -> Result<String, ApiError> {
+fn check_handshake(version: Version, headers: &HeaderMap) -> Result<String, ApiError> {
     if version != Version::HTTP_11 {
-        return Err(ApiError::bad_request("a WebSocket begins with HTTP/1.1"));
+        return Err(ApiError::bad_request("a WebSocket needs HTTP/1.1"));
     }
     if !has_header_token(headers, header::CONNECTION, "upgrade") {
         return Err(ApiError::bad_request("`Connection: upgrade` is missing"));
     }
     if headers.get(header::SEC_WEBSOCKET_VERSION).is_none_or(|version| version != "13") {
-        let message = "the version of the WebSocket must be 13";
+        let message = "Sec-WebSocket-Version must be 13";
         return Err(ApiError::new(StatusCode::UPGRADE_REQUIRED, "bad_version", message));
     }
     let mut keys = headers.get_all(header::SEC_WEBSOCKET_KEY).iter();
@@ -92,12 +93,12 @@ fn shake_hands(version: Version, headers: &HeaderMap) -> Result<String, ApiError
     Ok(derive_accept_key(key))
 }
 
-/// Why it is over.
+/// The cause of the end of a connection.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum SocketEnd {
-    /// By the client.
+    /// The client closed the connection.
     ClientClosed,
-    /// By us, for a reason that is not here.
+    /// The outlet ended: the daemon stops, or the client's access ended.
     ServerClosed,
     TooLong,
     NotText,
@@ -112,8 +113,8 @@ impl SocketEnd {
             Self::ClientClosed | Self::TimedOut => None,
             Self::ServerClosed => Some((CloseCode::Away, "the connection is closed")),
             Self::TooLong => Some((CloseCode::Size, "a message is over max_message_bytes")),
-            Self::NotText => Some((CloseCode::Invalid, "a text is not UTF-8")),
-            Self::Broken => Some((CloseCode::Protocol, "this is not a WebSocket")),
+            Self::NotText => Some((CloseCode::Invalid, "a text frame is not UTF-8")),
+            Self::Broken => Some((CloseCode::Protocol, "the WebSocket protocol was violated")),
         }
     }
 }
@@ -132,7 +133,7 @@ impl From<Error> for SocketEnd {
 
 async fn converse<S>(
     stream: S,
-    most: usize,
+    limit: usize,
     relay: bool,
     metrics: &ClientMetrics,
     inlet: ClientInlet,
@@ -142,56 +143,59 @@ where
     S: AsyncRead + AsyncWrite + Unpin + Send,
 {
     let config = WebSocketConfig::default()
-        .read_buffer_size(BUFFER)
-        .write_buffer_size(BUFFER)
-        .max_message_size(Some(most))
-        .max_frame_size(Some(most));
+        .read_buffer_size(BUFFER_SIZE)
+        .write_buffer_size(BUFFER_SIZE)
+        // Also per frame: otherwise one frame could be longer than any message may be.
+        .max_message_size(Some(limit))
+        .max_frame_size(Some(limit));
     let socket = WebSocketStream::from_raw_socket(stream, Role::Server, Some(config)).await;
     let (mut sink, mut stream) = socket.split();
-    let life = SocketLiveness::new(metrics);
+    let liveness = SocketLiveness::new(metrics);
+    // Reading, writing and the idle timeout run side by side, so that a client that sends without reading cannot block
+    // itself. The first of them to end ends the connection.
     let ended = tokio::select! {
-        ended = hear(&mut stream, inlet, &life) => ended,
-        ended = tell(&mut sink, outlet, relay, &life) => ended,
-        () = life.wait_for_timeout() => SocketEnd::TimedOut,
+        ended = receive(&mut stream, inlet, &liveness) => ended,
+        ended = send_all(&mut sink, outlet, relay, &liveness) => ended,
+        () = liveness.wait_for_timeout() => SocketEnd::TimedOut,
     };
     if let Some((code, reason)) = ended.close_frame() {
-        let goodbye = async {
+        let close = async {
             let frame = CloseFrame { code, reason: reason.into() };
-            sink.send(Message::Close(Some(frame))).await.ok(); // it may have gone
-            // What it still sends is read, or it would be told of a broken connection instead.
+            sink.send(Message::Close(Some(frame))).await.ok(); // the client may have disconnected
+            // Unread bytes would make the kernel reset the connection, and the client would not see the close frame.
             let Ok(mut socket) = sink.reunite(stream) else { return };
             let mut unread = [0; 4096];
             while socket.get_mut().read(&mut unread).await.is_ok_and(|read| read > 0) {}
         };
-        tokio::time::timeout(GOODBYE, goodbye).await.ok(); // it was not listening
+        tokio::time::timeout(CLOSE_TIMEOUT, close).await.ok(); // the client does not read: close without it
     }
     ended
 }
 
 /// Reads the client's messages.
-async fn hear<S>(
+async fn receive<S>(
     stream: &mut SplitStream<WebSocketStream<S>>,
     inlet: ClientInlet,
-    life: &SocketLiveness<'_>,
+    liveness: &SocketLiveness<'_>,
 ) -> SocketEnd
 where
     S: AsyncRead + AsyncWrite + Unpin,
 {
     while let Some(message) = stream.next().await {
-        life.record_activity();
+        liveness.record_activity();
         match message {
             Ok(Message::Text(text)) => {
-                // It is we who do not listen then.
-                life.busy.store(true, Ordering::Relaxed);
+                // A full inlet is our own back-pressure: the client must not time out because of it.
+                liveness.busy.store(true, Ordering::Relaxed);
                 let put = inlet.put(text.as_str().to_owned()).await;
-                life.busy.store(false, Ordering::Relaxed);
-                life.record_activity();
-                life.metrics.count_received();
+                liveness.busy.store(false, Ordering::Relaxed);
+                liveness.record_activity();
+                liveness.metrics.count_received();
                 if put.is_err() {
                     return SocketEnd::ServerClosed;
                 }
             }
-            // Pings are answered, and a goodbye as well, by the next look.
+            // Polling the stream again answers pings and close frames.
             Ok(_) => {}
             Err(error) => return error.into(),
         }
@@ -200,49 +204,53 @@ where
 }
 
 /// Sends messages to the client.
-async fn tell<S>(
+async fn send_all<S>(
     sink: &mut SplitSink<WebSocketStream<S>, Message>,
     mut outlet: ClientOutlet,
     relay: bool,
-    life: &SocketLiveness<'_>,
+    liveness: &SocketLiveness<'_>,
 ) -> SocketEnd
 where
     S: AsyncRead + AsyncWrite + Unpin,
 {
-    let mut ping = tokio::time::interval_at(Instant::now() + PING, PING);
+    let mut ping = tokio::time::interval_at(Instant::now() + PING_INTERVAL, PING_INTERVAL);
+    // After a send that blocked for long, one ping is enough.
     ping.set_missed_tick_behavior(tokio::time::MissedTickBehavior::Delay);
     loop {
         let message = tokio::select! {
-            told = outlet.next() => match told {
-                Some(told) => Message::text(frame(told, relay)),
+            outgoing = outlet.next() => match outgoing {
+                Some(outgoing) => Message::text(frame(outgoing, relay)),
                 None => return SocketEnd::ServerClosed,
             },
             _ = ping.tick() => Message::Ping(Vec::new().into()),
         };
-        let said = !message.is_ping();
+        let is_ping = message.is_ping();
         if let Err(error) = sink.send(message).await {
             return error.into();
         }
-        // A ping fits in anywhere; something longer was read, or there was room for it.
-        if said {
-            life.metrics.count_sent();
-            life.record_activity();
+        // A ping fits into any buffer and proves nothing. A message that could be sent shows that the client reads.
+        if !is_ping {
+            liveness.metrics.count_sent();
+            liveness.record_activity();
         }
     }
 }
 
-/// Our own relay is told where the log was, on a line before.
-fn frame(told: ClientMessage, relay: bool) -> String {
-    match (told.seq, told.session) {
-        (Some(seq), Some(session)) if relay => format!("@{seq} {session}\n{}", told.text),
-        _ => told.text,
+/// Returns the text of a message. Our own relay also gets the position in the log, on a line before it: it resumes from
+/// there after a restart of the daemon.
+fn frame(outgoing: ClientMessage, relay: bool) -> String {
+    match (outgoing.seq, outgoing.session) {
+        (Some(seq), Some(session)) if relay => format!("@{seq} {session}\n{}", outgoing.text),
+        _ => outgoing.text,
     }
 }
 
-/// When the client was last noticed.
+/// The time of the client's last activity.
 struct SocketLiveness<'a> {
     metrics: &'a ClientMetrics,
-    last: Mutex<Instant>, // for a copy
+    /// Locked only to copy it.
+    last: Mutex<Instant>,
+    /// True while a message of the client waits for room in the inlet.
     busy: AtomicBool,
 }
 
@@ -255,14 +263,14 @@ impl<'a> SocketLiveness<'a> {
         *self.last.lock().unwrap_or_else(PoisonError::into_inner) = Instant::now();
     }
 
-    /// Comes back when it was not for too long.
+    /// Returns once the client has been inactive for [`IDLE_TIMEOUT`].
     async fn wait_for_timeout(&self) {
         loop {
-            let end = *self.last.lock().unwrap_or_else(PoisonError::into_inner) + SILENCE;
+            let end = *self.last.lock().unwrap_or_else(PoisonError::into_inner) + IDLE_TIMEOUT;
             if Instant::now() < end {
                 tokio::time::sleep_until(end).await;
             } else if self.busy.load(Ordering::Relaxed) {
-                tokio::time::sleep(PING).await;
+                tokio::time::sleep(PING_INTERVAL).await;
             } else {
                 return;
             }
@@ -288,12 +296,12 @@ mod tests {
     }
 
     /// A client, and what is here for it. The pipe between them holds 64 bytes.
-    async fn connected(most: usize, relay: bool) -> (Client, SocketFixture) {
+    async fn connected(limit: usize, relay: bool) -> (Client, SocketFixture) {
         let (theirs, ours) = tokio::io::duplex(64);
         let (inlet, inbox) = queue::inlet();
         let (outbox, outlet) = queue::outlet();
         let ended = tokio::spawn(async move {
-            converse(ours, most, relay, &ClientMetrics::default(), inlet, outlet).await
+            converse(ours, limit, relay, &ClientMetrics::default(), inlet, outlet).await
         });
         let client = WebSocketStream::from_raw_socket(theirs, Role::Client, None).await;
         (client, SocketFixture { inbox, outbox, ended })
@@ -362,12 +370,12 @@ mod tests {
     async fn a_client_that_answers_stays_and_one_that_does_not_is_let_go() {
         let (mut client, here) = connected(1000, false).await;
         let reading = tokio::spawn(async move { while client.next().await.is_some() {} });
-        tokio::time::sleep(SILENCE * 10).await;
+        tokio::time::sleep(IDLE_TIMEOUT * 10).await;
         assert!(!here.ended.is_finished());
         reading.abort();
         let start = Instant::now();
         assert_eq!(here.ended.await.unwrap(), SocketEnd::ClientClosed);
-        assert!(start.elapsed() < PING);
+        assert!(start.elapsed() < PING_INTERVAL);
 
         let (silent, here) = connected(1000, false).await;
         assert_eq!(here.ended.await.unwrap(), SocketEnd::TimedOut);
@@ -382,7 +390,7 @@ mod tests {
             here.outbox.put(long.clone(), MessageMeta::default()).await.unwrap();
         }
         for _ in 0..20 {
-            tokio::time::sleep(PING * 2).await;
+            tokio::time::sleep(PING_INTERVAL * 2).await;
             let message = loop {
                 match client.next().await.unwrap().unwrap() {
                     Message::Ping(_) => {}
@@ -405,7 +413,7 @@ mod tests {
             let headers = headers
                 .iter()
                 .map(|(name, value)| (header::HeaderName::from_static(name), value.parse().unwrap()));
-            shake_hands(Version::HTTP_11, &headers.collect())
+            check_handshake(Version::HTTP_11, &headers.collect())
         };
         assert_eq!(shake(&good).unwrap(), "s3pPLMBiTxaQ9kYGzzhZRbK+xOo=");
         for n in 0..good.len() {

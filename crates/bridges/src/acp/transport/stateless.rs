@@ -1,4 +1,5 @@
-//! Requests without a connection: each is answered where it was asked, a prompt with what happens until its answer.
+//! Requests without a connection. Each POST gets its answer as its response; a prompt gets a stream with the updates
+//! until its answer.
 
 use std::time::Duration;
 
@@ -11,7 +12,7 @@ use serde::Deserialize;
 use serde_json::json;
 
 use super::super::{ClientInlet, ClientOutlet, ConnectOptions};
-use super::http::gone;
+use super::http::connection_closed;
 use super::http_connection::{ascii, sse};
 use super::inbound::{InboundKind, InboundMessage};
 use super::{ConnectionSlot, TransportState};
@@ -21,69 +22,73 @@ use intercom_daemon::ops::Caller;
 use intercom_types::RequestId;
 use intercom_wire::jsonrpc::{self, RpcMessage};
 
-/// The longest wait for a message that gets no answer.
-const UNANSWERED: Duration = Duration::from_secs(30);
+/// The time limit for a notification to be processed.
+const NOTIFICATION_TIMEOUT: Duration = Duration::from_secs(30);
 
 pub(super) async fn answer_request(
-    door: &TransportState,
+    state: &TransportState,
     caller: Caller,
-    manner: ConnectOptions,
-    heard: InboundMessage,
+    options: ConnectOptions,
+    message: InboundMessage,
 ) -> Result<Response, ApiError> {
-    if heard.kind == InboundKind::Answer {
-        return Err(ApiError::bad_request("nothing was asked without a connection"));
+    if message.kind == InboundKind::Answer {
+        return Err(ApiError::bad_request(
+            "an answer needs a connection: without one there are no requests to you",
+        ));
     }
-    let slot = door.slot()?;
-    let (inlet, mut outlet) = door.acp.connect(caller, ConnectOptions { connectionless: true, ..manner });
-    inlet.put(heard.text).await.map_err(|_| gone())?;
-    door.acp.0.metrics.count_received();
-    match heard.kind {
+    // Counted like a connection: otherwise requests would be a way around `max_connections`.
+    let slot = state.slot()?;
+    let (inlet, mut outlet) = state.acp.connect(caller, ConnectOptions { connectionless: true, ..options });
+    inlet.put(message.text).await.map_err(|_| connection_closed())?;
+    state.acp.0.metrics.count_received();
+    match message.kind {
         InboundKind::Request { id, method } if method == "session/prompt" => {
-            Ok(until_answered(StatelessRequest { outlet, id, is_answered: false, inlet, slot }))
+            Ok(stream_until_answered(StatelessRequest { outlet, id, is_answered: false, inlet, slot }))
         }
         InboundKind::Request { id, .. } => {
-            let answer = answer_to(&id, &mut outlet).await.ok_or_else(gone)?;
-            door.acp.0.metrics.count_sent();
+            let answer = await_answer(&id, &mut outlet).await.ok_or_else(connection_closed)?;
+            state.acp.0.metrics.count_sent();
             Ok(([(header::CONTENT_TYPE, "application/json")], answer).into_response())
         }
         InboundKind::Notification { .. } | InboundKind::Answer => {
-            drop(inlet); // that was all
+            drop(inlet); // the connection ends when the message is processed
             let done = async { while outlet.next().await.is_some() {} };
-            tokio::time::timeout(UNANSWERED, done).await.ok(); // it goes on without us
+            tokio::time::timeout(NOTIFICATION_TIMEOUT, done).await.ok(); // it continues without the caller
             Ok(StatusCode::ACCEPTED.into_response())
         }
     }
 }
 
-async fn answer_to(id: &RequestId, outlet: &mut ClientOutlet) -> Option<String> {
+async fn await_answer(id: &RequestId, outlet: &mut ClientOutlet) -> Option<String> {
     loop {
-        let told = outlet.next().await?;
-        if told.answers.is_some_and(|(answered, _)| answered == *id) {
-            return Some(told.text);
+        // Everything but the answer is dropped: without a connection there is no stream for it.
+        let outgoing = outlet.next().await?;
+        if outgoing.answers.is_some_and(|(answered, _)| answered == *id) {
+            return Some(outgoing.text);
         }
     }
 }
 
-/// One request, for as long as anybody listens.
+/// One request; the state of its response body, dropped when the client disconnects.
 struct StatelessRequest {
     outlet: ClientOutlet,
     id: RequestId,
     is_answered: bool,
-    /// The connection lasts as long as they.
+    /// Keeps the connection open for as long as the response.
     #[expect(dead_code, reason = "dropping it is its use")]
     inlet: ClientInlet,
     slot: ConnectionSlot,
 }
 
-fn until_answered(asked: StatelessRequest) -> Response {
-    sse(stream::unfold(asked, |mut asked| async move {
-        if asked.is_answered {
+fn stream_until_answered(request: StatelessRequest) -> Response {
+    sse(stream::unfold(request, |mut request| async move {
+        if request.is_answered {
             return None;
         }
-        let told = asked.outlet.next().await?;
-        asked.slot.0.count_sent();
-        asked.is_answered = told.answers.is_some_and(|(answered, _)| answered == asked.id);
-        Some((Ok(Event::default().data(ascii(told.text))), asked))
+        let outgoing = request.outlet.next().await?;
+        request.slot.0.count_sent();
+        request.is_answered = outgoing.answers.is_some_and(|(answered, _)| answered == request.id);
+        Some((Ok(Event::default().data(ascii(outgoing.text))), request))
     }))
 }
 
@@ -95,36 +100,37 @@ pub(super) struct StatelessEventsQuery {
 
 /// Streams the news of a session, from now on.
 pub(super) async fn events(
-    State(door): State<TransportState>,
+    State(state): State<TransportState>,
     KnownCaller(caller): KnownCaller,
-    of: Result<Query<StatelessEventsQuery>, axum::extract::rejection::QueryRejection>,
+    query: Result<Query<StatelessEventsQuery>, axum::extract::rejection::QueryRejection>,
 ) -> Result<Response, ApiError> {
     let Query(StatelessEventsQuery { session }) =
-        of.map_err(|rejection| ApiError::bad_request(rejection.body_text()))?;
-    if !door.settings().connectionless {
-        return Err(ApiError::bad_request("requests without a connection are not taken here")
+        query.map_err(|rejection| ApiError::bad_request(rejection.body_text()))?;
+    if !state.settings().connectionless {
+        return Err(ApiError::bad_request("requests without a connection are turned off")
             .hint("see connectionless under [seats] in the configuration"));
     }
-    let slot = door.slot()?;
-    let manner = ConnectOptions { connectionless: true, ..ConnectOptions::default() };
-    let (inlet, mut outlet) = door.acp.connect(caller, manner);
+    let slot = state.slot()?;
+    let options = ConnectOptions { connectionless: true, ..ConnectOptions::default() };
+    let (inlet, mut outlet) = state.acp.connect(caller, options);
     let id = RequestId::number(0);
+    // The protocol requires `cwd` and `mcpServers`; for an existing session they have no effect.
     let params = json!({ "sessionId": session, "cwd": "/", "mcpServers": [] });
-    inlet.put(jsonrpc::request(&id, "session/resume", &params)).await.map_err(|_| gone())?;
-    let answer = answer_to(&id, &mut outlet).await.ok_or_else(gone)?;
+    inlet.put(jsonrpc::request(&id, "session/resume", &params)).await.map_err(|_| connection_closed())?;
+    let answer = await_answer(&id, &mut outlet).await.ok_or_else(connection_closed)?;
     if let Ok(RpcMessage::Answer { result: Err(error), .. }) = jsonrpc::parse(&answer) {
         let error: serde_json::Value = serde_json::from_str(error.get()).unwrap_or_default();
-        let message = error["message"].as_str().unwrap_or("the session cannot be followed").to_owned();
+        let message = error["message"].as_str().unwrap_or("the session cannot be opened").to_owned();
         return Err(ApiError::new(StatusCode::NOT_FOUND, "not_found", message));
     }
-    let asked = StatelessRequest { outlet, id, is_answered: true, inlet, slot };
-    Ok(sse(stream::unfold(asked, |mut asked| async move {
+    let request = StatelessRequest { outlet, id, is_answered: true, inlet, slot };
+    Ok(sse(stream::unfold(request, |mut request| async move {
         loop {
-            let told = asked.outlet.next().await?;
-            // Nobody here could answer.
-            if matches!(jsonrpc::parse(&told.text), Ok(RpcMessage::Notification { .. })) {
-                asked.slot.0.count_sent();
-                return Some((Ok(Event::default().data(ascii(told.text))), asked));
+            let outgoing = request.outlet.next().await?;
+            // Only notifications: a one-way stream cannot answer requests.
+            if matches!(jsonrpc::parse(&outgoing.text), Ok(RpcMessage::Notification { .. })) {
+                request.slot.0.count_sent();
+                return Some((Ok(Event::default().data(ascii(outgoing.text))), request));
             }
         }
     })))

@@ -1,4 +1,4 @@
-//! Updates of an agent that its clients are not told: echoes of prompts, and words of a turn that was given up. Pure.
+//! The filter for updates that clients do not receive: echoes of prompts, and messages of an abandoned turn. Pure.
 
 use serde::Deserialize;
 use serde_json::Value;
@@ -6,17 +6,18 @@ use serde_json::Value;
 use intercom_types::event::RawMessage;
 use intercom_types::{Event, Json};
 
-/// Characters of prompts that are kept to know an echo by; beyond it, the newest prompt counts.
+/// The limit on the remembered text of prompts, for recognising echoes; beyond it, only the newest prompt counts.
 const MAX_ASKED: usize = 1 << 20;
 
 /// The state of the running or last turn.
 #[derive(Debug, Default)]
 pub(super) struct TurnFilter {
-    /// The text of its prompts, without blanks: agents join and split blocks in their own ways.
+    /// The text of its prompts without whitespace, because agents join and split blocks in their own ways.
     asked: String,
     /// The types of its prompts' other blocks.
     attached: Vec<String>,
-    /// It was interrupted, and ended without the agent's word: what the agent says until the next one begins is of no turn.
+    /// True if it was interrupted and ended without a confirmation of the agent: messages before the next turn belong
+    /// to none.
     abandoned: bool,
 }
 
@@ -34,7 +35,7 @@ struct TurnUpdate {
 }
 
 impl TurnFilter {
-    pub(super) fn hear(&mut self, event: &Event) {
+    pub(super) fn apply_event(&mut self, event: &Event) {
         match event {
             Event::TurnStarted(_) => *self = Self::default(),
             Event::TurnEnded(ended) => self.abandoned = ended.confirmed == Some(false),
@@ -42,7 +43,7 @@ impl TurnFilter {
         }
     }
 
-    /// The agent is sent this prompt, and may say it back.
+    /// Notes a prompt that the agent may echo.
     pub(super) fn add_prompt(&mut self, content: &Json) {
         let blocks: Vec<Value> = serde_json::from_str(content.as_str()).unwrap_or_default();
         if self.asked.len() > MAX_ASKED {
@@ -84,7 +85,7 @@ impl TurnFilter {
         match (content["type"].as_str(), content["text"].as_str()) {
             (Some("text"), Some(text)) => {
                 let text: String = squeezed(text).collect();
-                // Word by word, or with what it added.
+                // A piece of the prompt, or the prompt with additions of the agent.
                 !self.asked.is_empty() && (self.asked.contains(&text) || text.contains(&self.asked))
             }
             (Some(kind), _) => self.attached.iter().any(|attached| attached == kind),
@@ -142,7 +143,7 @@ mod tests {
             "agent_message_chunk",
             &json!({ "type": "text", "text": "Fix the tests" })
         )));
-        turn.hear(&event(EventKind::TurnStarted, &json!({})));
+        turn.apply_event(&event(EventKind::TurnStarted, &json!({})));
         assert!(!turn.is_suppressed(&says("Fix the tests")), "that was the turn before");
     }
 
@@ -150,12 +151,15 @@ mod tests {
     fn an_abandoned_turn_has_no_more_updates_until_the_next_one_begins() {
         let mut turn = TurnFilter::default();
         let said = chunk("agent_message_chunk", &json!({ "type": "text", "text": "late" }));
-        turn.hear(&event(EventKind::TurnEnded, &json!({ "stop_reason": "interrupted" })));
+        turn.apply_event(&event(EventKind::TurnEnded, &json!({ "stop_reason": "interrupted" })));
         assert!(!turn.is_suppressed(&said) && !turn.is_abandoned(), "the agent has ended it itself");
-        turn.hear(&event(EventKind::TurnEnded, &json!({ "stop_reason": "interrupted", "confirmed": false })));
+        turn.apply_event(&event(
+            EventKind::TurnEnded,
+            &json!({ "stop_reason": "interrupted", "confirmed": false }),
+        ));
         assert!(turn.is_suppressed(&said) && turn.is_abandoned());
         assert!(!turn.is_suppressed(&chunk("current_mode_update", &Value::Null)));
-        turn.hear(&event(EventKind::TurnStarted, &json!({})));
+        turn.apply_event(&event(EventKind::TurnStarted, &json!({})));
         assert!(!turn.is_suppressed(&said) && !turn.is_abandoned());
     }
 }

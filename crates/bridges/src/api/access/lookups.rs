@@ -1,11 +1,11 @@
-//! Looking up the owners of processes that call us.
+//! The lookup of the processes that call us.
 //!
-//! It means reading about many processes, and anybody who can connect can ask for it. So it has a queue of its own for each
-//! kind of connection, and a bound on what it costs, however many ask:
+//! A lookup reads about many processes, and everybody who can connect causes one. So each kind of connection has its
+//! own queue, and the cost is bounded for any number of callers:
 //!
 //! ```text
-//!   unix socket ── one look per process and second, two at a time
-//!   port ───────── one pass over all processes at a time, for everybody who waits
+//!   unix socket ── one lookup per process and second, two at a time
+//!   port ───────── one pass over all processes at a time, for all waiting callers
 //! ```
 
 use std::net::SocketAddr;
@@ -18,26 +18,28 @@ use tokio_util::task::AbortOnDropHandle;
 use intercom_daemon::supervisor::{ProcessOwner, Supervisor};
 use intercom_host::PeerProcess;
 
-/// Looks at callers of the unix socket at the same time.
+/// The limit on concurrent lookups of callers of the unix socket.
 const UNIX_LOOKS: usize = 2;
-/// A look is good for other connections of the same process for this long: what it executes next may be something else.
+/// The time for which a result counts for other connections of the same process. It is short, because a process may
+/// execute another program.
 const FRESH: Duration = Duration::from_secs(1);
-/// Connections of one process on the unix socket that are served before it is recognised.
+/// The limit on served connections of a process on the unix socket before it is recognised.
 const TURNS: usize = 32;
-/// Refusals that a process is answered within [`FRESH`]; then its new connections are closed as they come.
+/// The limit on refusals that a process gets an answer to within [`FRESH`]; then its new connections are closed at
+/// once.
 const REFUSALS: usize = 128;
-/// Connections that wait for a pass; more wait to be allowed to wait.
+/// The limit on connections that wait for a pass; more wait for a place.
 const WAITING: usize = 1024;
 
-/// A process with connections on the unix socket. They share it, and the findings about it.
+/// A process with connections on the unix socket, which share the result of its lookup.
 #[derive(Debug)]
 pub struct UnixClient {
     process: PeerProcess,
-    /// The owner and the time of the look. Held during the look: the connections of one process wait for a single one.
+    /// The owner and the time of the lookup. Locked during the lookup, so that the connections of a process share one.
     owner: Mutex<Option<(Instant, ProcessOwner)>>,
-    /// Connections that are served at the same time; closed once the process is known to be a person's, who needs none.
+    /// Permits for concurrent connections; closed once the process is known to be a person's, which needs no limit.
     turns: Arc<Semaphore>,
-    /// Refusals since then.
+    /// The number of refusals since then.
     refused: std::sync::Mutex<(Instant, usize)>,
 }
 
@@ -47,10 +49,10 @@ impl UnixClient {
         Self { process, owner: Mutex::default(), turns: Arc::new(Semaphore::new(TURNS)), refused }
     }
 
-    /// Waits until one more connection of this process may be served. A process that has not been recognised has a few at a
-    /// time; the others cost us no more than their descriptor.
+    /// Waits until one more connection of this process may be served. An unrecognised process has a few at a time; the
+    /// others cost no more than their descriptor.
     pub async fn turn(&self) -> Option<OwnedSemaphorePermit> {
-        Arc::clone(&self.turns).acquire_owned().await.ok() // closed: no turn is needed
+        Arc::clone(&self.turns).acquire_owned().await.ok() // closed: no permit is needed
     }
 
     pub(super) fn recognise(&self) {
@@ -65,7 +67,7 @@ impl UnixClient {
         refused.1 += 1;
     }
 
-    /// It was refused a moment ago, and so often, or has so many connections open, that one more is not worth an answer.
+    /// Returns true if it was just refused so often, or has so many open connections, that another one gets no answer.
     pub fn exceeds_refusal_limit(&self) -> bool {
         let refused = self.refused.lock().unwrap_or_else(PoisonError::into_inner);
         let has_turns = self.turns.available_permits() > 0;
@@ -81,7 +83,7 @@ impl UnixClient {
     }
 }
 
-/// The two ends of a connection on the port whose caller is to be looked up.
+/// The two ends of a connection on the port, for the lookup of its caller.
 struct TcpLookup {
     from: SocketAddr,
     local: SocketAddr,
@@ -120,7 +122,7 @@ impl OwnerLookups {
     }
 
     pub(super) async fn owner_of_tcp(&self, from: SocketAddr, local: SocketAddr) -> ProcessOwner {
-        // Only a process of this machine can be an agent, and it can use any of its addresses.
+        // Only a process of this machine can be an agent; it can connect from any of the machine's addresses.
         if !intercom_host::is_own_address(from) {
             return ProcessOwner::Nobody;
         }
@@ -135,14 +137,14 @@ impl OwnerLookups {
 async fn answer(supervisor: Supervisor, mut asked: mpsc::Receiver<TcpLookup>) {
     let mut waiting = Vec::new();
     while asked.recv_many(&mut waiting, WAITING).await > 0 {
-        // Those who have hung up meanwhile are not looked for.
+        // Callers that have hung up meanwhile are skipped.
         waiting.retain(|lookup: &TcpLookup| !lookup.answer.is_closed());
         let ends: Vec<_> = waiting.iter().map(|lookup| (lookup.from, lookup.local)).collect();
         let supervisor = supervisor.clone();
         let pass = tokio::task::spawn_blocking(move || supervisor.sessions_of_tcp(&ends)).await;
         let found = pass.unwrap_or_default().into_iter().chain(std::iter::repeat(ProcessOwner::Unknown));
         for (lookup, belongs) in waiting.drain(..).zip(found) {
-            lookup.answer.send(belongs).ok(); // it may have hung up
+            lookup.answer.send(belongs).ok(); // the caller may have hung up
         }
     }
 }

@@ -1,4 +1,4 @@
-//! The other end of a connection, and the result of looking it up once.
+//! The other end of a connection, and the result of its lookup.
 
 use std::net::SocketAddr;
 use std::sync::Arc;
@@ -12,7 +12,7 @@ use intercom_daemon::supervisor::ProcessOwner;
 /// The other end of a connection.
 #[derive(Debug, Clone)]
 pub enum Peer {
-    /// By the kernel's word.
+    /// A unix socket: the kernel names user and process.
     Unix {
         uid: Option<u32>,
         /// The process that connected, held since the connection was accepted; `None` if it had exited by then.
@@ -22,19 +22,18 @@ pub enum Peer {
     Tcp {
         from: SocketAddr,
         local: SocketAddr,
-        /// True if nobody on the way can read along.
+        /// True if the connection is encrypted.
         tls: bool,
         recognition: Arc<PeerRecognition>,
     },
 }
 
-/// The findings about one connection, shared by all of its requests.
+/// The results about one connection, shared by all of its requests.
 #[derive(Debug, Default)]
 pub struct PeerRecognition {
-    /// Somebody with a role was let in: the connection is no stranger's.
+    /// True once a caller with a role was accepted.
     recognised: AtomicBool,
-    /// The owner of the process at the other end. Looked up once: looking at every process for every request would be too
-    /// much.
+    /// The owner of the process at the other end, looked up once: a lookup per request would be too expensive.
     owner: OnceCell<ProcessOwner>,
 }
 

@@ -1,5 +1,5 @@
-//! One connection, as many requests as it likes: HTTP/1.1, or HTTP/2 if the client begins with it. HTTP/1.1 may become
-//! something else.
+//! One connection with any number of requests: HTTP/1.1, or HTTP/2 if the client begins with it. HTTP/1.1 may be
+//! upgraded.
 
 use std::pin::Pin;
 use std::task::{Context, Poll};
@@ -26,18 +26,17 @@ use crate::idle::{UseCounter, UseGuard};
 const HEADERS: Duration = Duration::from_secs(30);
 /// The time limit for an idle connection to close.
 const GOODBYE: Duration = Duration::from_secs(5);
-/// The most concurrent HTTP/2 requests of one connection; a stream counts as one for as long as it lasts.
-/// More wait.
+/// The limit on concurrent HTTP/2 requests of a connection; more wait. A stream counts for as long as it lasts.
 const STREAMS: u32 = 1024;
-/// The largest size of a request's headers; a request with more is refused.
+/// The size limit of a request's headers; a request with more is refused.
 const HEADER_BYTES: u32 = 32 * 1024;
 /// The size of the write buffer of each request; when it is full, the source waits.
 const UNWRITTEN: usize = 64 * 1024;
-/// Whoever does not answer this is gone.
+/// The interval of pings to an HTTP/2 client, and the time limit for its answer; without one it is disconnected.
 const PING_EVERY: Duration = Duration::from_secs(20);
 const PING_ANSWERED: Duration = Duration::from_secs(20);
 
-/// Until the client goes, idles for too long, or `closing`.
+/// Serves a connection until the client disconnects, is idle for too long, or `closing`.
 pub(super) async fn converse<S>(stream: S, peer: Peer, router: Router, closing: CancellationToken)
 where
     S: AsyncRead + AsyncWrite + Unpin + Send + 'static,
@@ -81,7 +80,8 @@ where
     }
 }
 
-/// HTTP/2 says it in another place. Where both are said and differ, there are two, and two are refused.
+/// Adds a `Host` header to an HTTP/2 request, which has an authority instead. If both exist and differ, the request has
+/// two, and is refused for that.
 fn set_host_header(request: &mut Request) {
     if request.version() != Version::HTTP_2 {
         return;

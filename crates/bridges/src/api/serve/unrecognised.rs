@@ -1,4 +1,4 @@
-//! Connections of those who have not shown who they are, and a bound on them.
+//! Connections of clients that are not identified yet, and a bound on them.
 
 use std::collections::{HashMap, VecDeque};
 use std::os::fd::AsFd;
@@ -9,15 +9,15 @@ use tokio_util::sync::CancellationToken;
 use super::super::access::{PeerRecognition, UnixClient};
 use intercom_host::PeerProcess;
 
-/// The number of connections closed at once, as a part of the bound: with a large bound, looking through all
-/// of them for each new one would be work that a stranger makes.
+/// The number of connections closed at once, as a part of the bound. Searching all of them for each new connection
+/// would let strangers cause work.
 const PART: usize = 256;
 
-/// Processes with connections that are remembered before the list is cleared of those without any.
+/// The size of the process list at which entries without connections are removed.
 const CLIENTS: usize = 1024;
 
-/// Connections of nobody in particular. When there are too many, the oldest of the client that has most of them goes: whoever
-/// may come in says so at once, and is a stranger no more.
+/// The unidentified connections. If there are too many, the oldest of the client with most of them is closed: a client
+/// with access identifies itself at once, and is no longer among them.
 pub(super) struct UnrecognisedConnections {
     bound: usize,
     connections: VecDeque<UnrecognisedConnection>,
@@ -34,7 +34,7 @@ impl UnrecognisedConnections {
         Self { bound, connections: VecDeque::new() }
     }
 
-    /// One more connection of this client, and the sign for it to end.
+    /// Adds a connection of this client and returns the token that closes it.
     pub(super) fn add(&mut self, client: i32) -> (Arc<PeerRecognition>, CancellationToken) {
         if self.connections.len() >= self.bound {
             self.make_room();
@@ -47,7 +47,7 @@ impl UnrecognisedConnections {
     }
 
     fn make_room(&mut self) {
-        // Those who have said who they are, and those who have gone, are not counted.
+        // Identified and closed connections do not count.
         let is_stranger = |known: &UnrecognisedConnection| {
             !known.recognition.is_recognised() && Arc::strong_count(&known.recognition) > 1
         };
@@ -68,16 +68,16 @@ impl UnrecognisedConnections {
     }
 }
 
-/// The processes that have connections on the unix socket, each once: thousands of connections cost one handle.
+/// The processes with connections on the unix socket, each once: thousands of connections cost one handle.
 #[derive(Default)]
 pub(super) struct UnixClients(HashMap<i32, Weak<UnixClient>>);
 
 impl UnixClients {
-    /// The process that opened this connection; `None` if it has exited.
+    /// Returns the process that opened this connection; `None` if it has exited.
     pub(super) fn of(&mut self, connection: &impl AsFd) -> Option<Arc<UnixClient>> {
         let process = PeerProcess::of(connection).filter(|process| !process.has_exited())?;
         let pid = process.pid();
-        // It ran a moment ago under this pid; one that still does under the same is the same.
+        // It ran a moment ago under this pid, and still does: a process that is alive keeps its pid.
         let known = self.0.get(&pid).and_then(Weak::upgrade).filter(|known| !known.has_exited());
         Some(known.unwrap_or_else(|| {
             if self.0.len() >= CLIENTS {

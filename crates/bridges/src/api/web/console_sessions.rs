@@ -12,25 +12,25 @@ use intercom_store::StoredWebSession;
 use intercom_types::{Role, Time, WebSession, WebSessionId};
 
 pub(super) const CODE_MILLIS: i64 = 10 * 60 * 1000;
-/// Beyond guessing within ten minutes, and short enough for a link of 80 columns.
+/// The length of a code: impossible to guess within ten minutes, and short enough for a link of 80 columns.
 const CODE_BYTES: usize = 16;
-/// Codes that wait to be used; with more, the oldest goes.
+/// The limit on unused codes; beyond it, the oldest is dropped.
 const CODES: usize = 32;
-/// Sessions in all; with more, the one that was not used for longest goes.
+/// The limit on sessions; beyond it, the least recently used one ends.
 const SESSIONS: usize = 1000;
-/// A use is written down again after this long, or when it comes from elsewhere.
+/// The interval at which a use is recorded again. A use from another address is recorded at once.
 const NOTE_EVERY_MILLIS: i64 = 60 * 60 * 1000;
 
-/// Everything that signs somebody in without a token.
+/// The codes and sessions of the console.
 #[derive(Debug, Default)]
 pub(in crate::api) struct ConsoleSessions {
-    /// Where the port is, if there is one.
+    /// The address of the console, if there is a port.
     pub(super) url: OnceLock<String>,
-    /// Why there is none, if one was wanted.
+    /// The reason why there is none, if one is configured.
     pub(super) missing: OnceLock<super::NoConsole>,
-    /// Guards the list for a look or a change.
+    /// Locked only for one lookup or change.
     codes: Mutex<Vec<WebSignInCode>>,
-    /// Looked at for each request, changed with the store.
+    /// Read for each request, changed together with the store.
     sessions: Mutex<HashMap<WebSessionId, ActiveWebSession>>,
 }
 
@@ -55,7 +55,7 @@ impl ConsoleSessions {
         let web = Self::default();
         let now = Time::now();
         for StoredWebSession { session, hash } in sessions {
-            // What its token let in goes with it.
+            // A session ends with the token that it was opened with.
             let parent = session.token.map(|id| tokens.get(id, now));
             if session.is_idle(now) || matches!(parent, Some(None)) {
                 continue;
@@ -85,13 +85,13 @@ impl ConsoleSessions {
         Ok(code)
     }
 
-    /// Tells whether this code would open, and leaves it good.
+    /// Returns true if this code is valid, without using it up.
     pub(super) fn is_code(&self, code: &str, now: Time) -> bool {
         let hash = hash(code);
         self.codes().iter().any(|known| now < known.until && bool::from(known.hash.ct_eq(&hash)))
     }
 
-    /// Each opens once.
+    /// Uses up a code; each is valid once.
     pub(super) fn redeem(&self, code: &str, now: Time) -> Option<(String, Role)> {
         let hash = hash(code);
         let mut codes = self.codes();
@@ -112,7 +112,7 @@ impl ConsoleSessions {
         }
     }
 
-    /// The one that was left alone for longest, if there are too many.
+    /// Returns the least recently used session, if there are too many.
     pub(super) fn surplus(&self) -> Option<WebSession> {
         let sessions = self.sessions();
         let full = sessions.len() >= SESSIONS;
@@ -134,7 +134,7 @@ impl ConsoleSessions {
         Some((known.session.clone(), Arc::clone(&known.gone)))
     }
 
-    /// Returns true if this use is to be written down, and remembers it.
+    /// Returns true if this use should be recorded, and remembers it.
     pub(super) fn is_news(&self, id: WebSessionId, from: &str, now: Time) -> bool {
         let mut sessions = self.sessions();
         let Some(known) = sessions.get_mut(&id) else { return false };

@@ -1,4 +1,4 @@
-//! Messages, block by block.
+//! The builder of messages and views.
 
 use serde::Serialize;
 use serde_json::Value;
@@ -7,15 +7,15 @@ use super::controls::{Button, InputElement, UniqueIds};
 use super::part::{BlockPart, PartPriority};
 use super::{MrkdwnText, PlainText, block_limits};
 
-/// A message to post: blocks, and a line for notifications. Only made by [`BlockBuilder::message`], so that it
-/// fits.
+/// A message to post: blocks, and a line for notifications. Only [`BlockBuilder::message`] creates it, within all
+/// limits.
 #[derive(Debug, Clone, PartialEq, Serialize)]
 pub(in crate::slack) struct CardMessage {
     text: String,
     blocks: Vec<Value>,
 }
 
-/// Blocks one below the other. What says nothing is left out.
+/// A sequence of blocks. Blank ones are omitted.
 #[derive(Debug, Clone)]
 pub(in crate::slack) struct BlockBuilder {
     key: String,
@@ -23,12 +23,12 @@ pub(in crate::slack) struct BlockBuilder {
 }
 
 impl BlockBuilder {
-    /// The first block of the message will have this id: by it we find the message again.
+    /// Creates a builder whose first block has this id, by which the sender finds the message again.
     pub(in crate::slack) fn new(key: &str) -> Self {
         Self { key: key.to_owned(), parts: Vec::new() }
     }
 
-    /// For a view, which is found by other means.
+    /// Creates a builder for a view, which needs no id.
     pub(in crate::slack) fn keyless() -> Self {
         Self::new("")
     }
@@ -55,7 +55,7 @@ impl BlockBuilder {
         self.with(BlockPart::fields(fields))
     }
 
-    /// Appends text of others, in a box and with every space of it.
+    /// Appends text of others as code, with all of its whitespace.
     #[must_use]
     pub(in crate::slack) fn code(self, text: &str) -> Self {
         self.with(BlockPart::code(text))
@@ -82,7 +82,7 @@ impl BlockBuilder {
         self.with(BlockPart::Divider)
     }
 
-    /// Several lines to fill in; the id is that of the block and of the action.
+    /// Appends a form field; block and action get this id.
     #[must_use]
     pub(in crate::slack) fn input(
         self,
@@ -124,7 +124,7 @@ impl BlockBuilder {
     }
 }
 
-/// Lines between blocks go first, then what only tells, from the end; and it is said that something is missing.
+/// Removes surplus blocks: dividers first, then informative blocks from the end; adds a note that blocks are missing.
 fn limit_count(parts: &mut Vec<BlockPart>, limit: usize) {
     if parts.len() <= limit {
         return;
@@ -165,7 +165,7 @@ fn limit_length(parts: &mut Vec<BlockPart>) {
             longest.shrink(chars.saturating_sub(over).max(least));
         }
     }
-    // Only a card that is all buttons gets here. Its first block stays, by which it is found.
+    // Only a card of nothing but buttons gets here. Its first block stays, because the sender finds the message by it.
     while over(parts) > 0 && parts.len() > 1 {
         parts.pop();
     }

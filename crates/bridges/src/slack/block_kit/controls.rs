@@ -24,7 +24,7 @@ pub(in crate::slack) enum ButtonStyle {
     Danger,
 }
 
-/// Asked once more before a button does anything.
+/// The confirmation before a button acts.
 #[derive(Debug, Clone)]
 pub(in crate::slack) struct ConfirmDialog {
     pub(in crate::slack) title: PlainText,
@@ -35,7 +35,7 @@ pub(in crate::slack) struct ConfirmDialog {
 
 impl ConfirmDialog {
     fn json(&self) -> Value {
-        let text = if self.text.is_blank() { MrkdwnText::new("Really?") } else { self.text.clone() };
+        let text = if self.text.is_blank() { MrkdwnText::new("Are you sure?") } else { self.text.clone() };
         let style = if self.danger { ButtonStyle::Danger } else { ButtonStyle::Primary };
         json!({
             "title": self.title.json(block_limits::CONFIRM_TITLE),
@@ -80,7 +80,7 @@ impl Button {
     }
 }
 
-/// One of several to choose from.
+/// An entry of a menu.
 #[derive(Debug, Clone)]
 pub(in crate::slack) struct SelectOption {
     pub(in crate::slack) text: PlainText,
@@ -101,14 +101,14 @@ impl SelectOption {
 /// A form field.
 #[derive(Debug, Clone)]
 pub(in crate::slack) enum InputElement {
-    /// Several lines, with what stands there at first.
+    /// A text field of several lines, with its initial text.
     Lines { initial: String, placeholder: PlainText },
-    /// One of a list; the index of the one that is chosen at first.
+    /// A menu, with the index of its initial entry.
     Select { options: Vec<SelectOption>, initial: Option<usize> },
 }
 
 impl InputElement {
-    /// Slack refuses a list without anything in it.
+    /// Returns true for an empty menu, which Slack refuses.
     pub(super) fn is_empty(&self) -> bool {
         matches!(self, Self::Select { options, .. } if options.is_empty())
     }
@@ -142,12 +142,12 @@ fn chosen(action: &str, options: &[SelectOption], initial: Option<usize>) -> Val
     element
 }
 
-/// Ids that must not come twice.
+/// The ids in use, so that none occurs twice.
 #[derive(Debug, Default)]
 pub(super) struct UniqueIds(BTreeSet<String>);
 
 impl UniqueIds {
-    /// This one, or if it is taken, this one with a number.
+    /// Returns this id, with a number if it is in use.
     pub(super) fn take(&mut self, id: &str) -> String {
         let id = if id.is_empty() { "unnamed" } else { id };
         let mut free = cut(id, block_limits::ID);

@@ -2,7 +2,7 @@
 
 use intercom_types::text::clean_block;
 
-/// At most `limit` characters, the last of them `…` where something is missing.
+/// Returns at most `limit` characters; the last is `…` if text is missing.
 pub(in crate::slack) fn cut(text: &str, limit: usize) -> String {
     if text.chars().nth(limit).is_none() {
         return text.to_owned();
@@ -14,13 +14,13 @@ pub(in crate::slack) fn cut(text: &str, limit: usize) -> String {
     kept
 }
 
-/// Several lines of others, made clean and cut. What would be cut anyway is not even looked at: it may be megabytes.
+/// Cleans and cuts several lines of others. Text beyond the limit is not processed: it may have megabytes.
 pub(super) fn clip(text: &str, limit: usize) -> String {
     let near: String = text.chars().take(limit + 1).collect();
     cut(&clean_block(&near), limit)
 }
 
-/// The first lines that fit, and how many do not, or not as a whole.
+/// Returns the first lines that fit, and the number of lines that are missing or cut.
 pub(in crate::slack) fn cut_lines(text: &str, lines: usize, limit: usize) -> (String, usize) {
     let mut kept = String::new();
     let mut left = limit;

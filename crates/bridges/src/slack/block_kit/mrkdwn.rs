@@ -1,11 +1,12 @@
-//! Our own words, in Slack's markup.
+//! Our own text, in Slack's markup.
 
 use serde_json::{Value, json};
 
 use intercom_types::Time;
 use intercom_types::text::clean;
 
-/// Markup that we composed. What others wrote gets in only by [`MrkdwnText::untrusted`]; a `String` does not fit anywhere else.
+/// Markup that we composed. Text of others gets in only through [`MrkdwnText::untrusted`]; no other function takes a
+/// `String`.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub(in crate::slack) struct MrkdwnText(Vec<MrkdwnSpan>);
 
@@ -14,7 +15,7 @@ struct MrkdwnSpan {
     text: String,
     /// The mark before and after the text, so that a cut cannot leave it open.
     mark: &'static str,
-    /// Half of a mention or a date would be neither.
+    /// True for a mention or a date, which must not be cut.
     whole: bool,
 }
 
@@ -69,7 +70,7 @@ impl MrkdwnText {
         Self(vec![MrkdwnSpan::plain(intercom_types::text::plural(number, noun))])
     }
 
-    /// Calls somebody; `None` if that is no id of a Slack user.
+    /// Mentions somebody; `None` if this is no id of a Slack user.
     pub(in crate::slack) fn mention(user: &str) -> Option<Self> {
         let rest = user.strip_prefix(['U', 'W'])?;
         let good = (1..=30).contains(&rest.len())
@@ -85,7 +86,7 @@ impl MrkdwnText {
         }
         let utc = Time::from_millis(seconds.saturating_mul(1000)).to_string();
         let utc = utc.get(..16).unwrap_or(&utc).replace('T', " ");
-        // The date as well: by tomorrow, "at 14:02" would say something else.
+        // With the date: tomorrow "at 14:02" alone would mean another day.
         Self(vec![MrkdwnSpan::token(format!("<!date^{seconds}^{{time}}, {{date_short_pretty}}|{utc} UTC>"))])
     }
 
@@ -97,7 +98,8 @@ impl MrkdwnText {
         self.marked("`")
     }
 
-    /// Pieces that stand together share one pair of marks; space at their ends would keep Slack from reading them.
+    /// Adjacent pieces share one pair of marks. Whitespace at their ends stays outside: Slack would not recognise the
+    /// marks.
     fn marked(self, mark: &'static str) -> Self {
         let mut pieces: Vec<MrkdwnSpan> = Vec::new();
         for piece in self.0 {
@@ -119,7 +121,7 @@ impl MrkdwnText {
         self
     }
 
-    /// Those that say something, with the separator between them.
+    /// Joins the texts that are not blank.
     pub(in crate::slack) fn join(parts: impl IntoIterator<Item = Self>, between: &'static str) -> Self {
         let mut joined = Self::default();
         for part in parts.into_iter().filter(|part| !part.is_blank()) {
@@ -174,7 +176,7 @@ impl MrkdwnText {
         markup
     }
 
-    /// A text object. `verbatim`: Slack looks for no links and names in it by itself.
+    /// Returns a text object. With `verbatim` Slack does not detect links and names by itself.
     pub(super) fn json(&self, limit: usize) -> Value {
         json!({ "type": "mrkdwn", "text": self.clone().cut(limit).markup(), "verbatim": true })
     }
@@ -186,7 +188,7 @@ impl From<&'static str> for MrkdwnText {
     }
 }
 
-/// The first characters of markup, where `&amp;` is one that takes five places.
+/// Returns the first characters of markup; an escape such as `&amp;` is one unit of five characters.
 fn whole_characters(markup: &str, mut left: usize) -> String {
     let mut kept = String::new();
     let mut rest = markup;
@@ -204,12 +206,12 @@ fn whole_characters(markup: &str, mut left: usize) -> String {
     kept
 }
 
-/// Nothing in it marks, links or calls.
+/// Disarms markup, links and mentions.
 ///
-/// Slack has no way to escape its marks, and the usual trick, a character of no width after them, is just what we make
-/// visible elsewhere. So they are changed into signs that look alike, and links and calls get the brackets that people
-/// know from reports about phishing (`https[:]//`): one sees that it was changed, and can still read what it was.
-/// Where every character counts (commands, diffs), text goes as code and nothing is changed.
+/// Slack has no escape for its marks, and the usual trick, a zero-width character after them, is what we make visible
+/// elsewhere. Therefore marks become look-alike characters, and links and mentions get the brackets known from phishing
+/// reports (`https[:]//`): readers see the change and can still read the original. Where every character counts
+/// (commands, diffs), text is shown as code and stays unchanged.
 fn disarm(text: &str) -> String {
     let mut safe = String::with_capacity(text.len());
     let mut before = None;
@@ -219,7 +221,7 @@ fn disarm(text: &str) -> String {
         match c {
             '&' => safe.push_str("&amp;"),
             '<' => safe.push_str("&lt;"),
-            // At the begin of a line Slack would make a quotation of it, even escaped.
+            // At the beginning of a line Slack makes a quotation of it, even escaped.
             '>' if before.is_none() => safe.push('›'),
             '>' => safe.push_str("&gt;"),
             '*' => safe.push('∗'),
@@ -236,7 +238,7 @@ fn disarm(text: &str) -> String {
     safe
 }
 
-/// There Slack takes `_` for what it is, and names of files stay what they are.
+/// Returns true inside of a word: Slack does not treat `_` as markup there, so file names stay unchanged.
 fn inside_word(before: Option<char>, after: &str) -> bool {
     let letter = |c: char| c.is_ascii_alphanumeric();
     before.is_some_and(letter) && after.starts_with(letter)

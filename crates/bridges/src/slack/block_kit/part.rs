@@ -1,4 +1,4 @@
-//! One block before it is JSON, so that it can still be cut.
+//! A block before its conversion to JSON, so that it can still be cut.
 
 use serde_json::{Value, json};
 
@@ -26,7 +26,7 @@ pub(super) enum PartPriority {
     Long,
     /// Our own explanation.
     Telling,
-    /// Buttons, and text that tells one card from another.
+    /// Buttons, and text that identifies the card.
     Needed,
 }
 
@@ -47,7 +47,7 @@ impl BlockPart {
         Self::Context(few(words, block_limits::CONTEXTS))
     }
 
-    /// Slack refuses blocks that say nothing.
+    /// Returns true for a blank block, which Slack refuses.
     pub(super) fn is_empty(&self) -> bool {
         match self {
             Self::Header(text) => text.is_blank(),
@@ -75,7 +75,7 @@ impl BlockPart {
         visible(&self.json())
     }
 
-    /// Cuts what can be cut to about this many characters, and never to more.
+    /// Cuts the part to at most about this many characters, if it can be cut.
     pub(super) fn shrink(&mut self, to: usize) {
         match self {
             Self::Section(words) => *words = std::mem::take(words).cut(to),
@@ -116,7 +116,7 @@ impl BlockPart {
     }
 }
 
-/// Without the blank ones; the last one tells of those that are too many.
+/// Returns the elements that are not blank; the last one counts those beyond the limit.
 fn few(words: Vec<MrkdwnText>, limit: usize) -> Vec<MrkdwnText> {
     let mut words: Vec<MrkdwnText> = words.into_iter().filter(|words| !words.is_blank()).collect();
     if words.len() > limit {
@@ -127,13 +127,13 @@ fn few(words: Vec<MrkdwnText>, limit: usize) -> Vec<MrkdwnText> {
     words
 }
 
-/// Text in which Slack parses nothing.
+/// Returns a block of text in which Slack interprets no markup.
 fn rich(sort: &str, text: &str) -> Value {
     let text = json!({ "type": "text", "text": text });
     json!({ "type": "rich_text", "elements": [{ "type": sort, "elements": [text] }] })
 }
 
-/// The characters of every text in it; ids and values are not seen.
+/// Counts the characters of all visible text; ids and values are invisible.
 pub(super) fn visible(value: &Value) -> usize {
     match value {
         Value::Array(items) => items.iter().map(visible).sum(),

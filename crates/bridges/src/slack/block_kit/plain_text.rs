@@ -5,11 +5,11 @@ use serde_json::{Value, json};
 use super::cut::cut;
 use intercom_types::text::clean;
 
-/// Text in which Slack reads no marks.
+/// Text in which Slack interprets no markup.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(in crate::slack) struct PlainText {
     text: String,
-    /// Only then may `:name:` become a picture.
+    /// True for our own text: only there may `:name:` become an emoji.
     ours: bool,
 }
 
@@ -53,8 +53,8 @@ impl From<&'static str> for PlainText {
     }
 }
 
-/// Nothing is read here as a call or a link; but clients, and whoever reads our messages by a program, are many, and a
-/// bracket that opens one is easily spared.
+/// Removes brackets that could open a mention or a link. Slack interprets none here, but other clients and programs
+/// that read our messages may.
 fn unbracketed(text: &str) -> String {
     let mut safe = String::with_capacity(text.len());
     for (at, c) in text.char_indices() {

@@ -1,4 +1,4 @@
-//! Forms, and the home of the app.
+//! Forms, and the home tab of the app.
 
 use serde::Serialize;
 use serde_json::Value;
@@ -6,7 +6,7 @@ use serde_json::Value;
 use super::cut::cut;
 use super::{BlockBuilder, MrkdwnText, PlainText, block_limits};
 
-/// A modal or a home, as Slack takes it.
+/// A modal or a home tab in Slack's format.
 #[derive(Debug, Clone, PartialEq, Serialize)]
 pub(in crate::slack) struct SlackView {
     r#type: &'static str,
@@ -37,7 +37,7 @@ impl SlackView {
         }
     }
 
-    /// Something to read; with [`SlackView::submit`], something to fill in.
+    /// Creates a modal to read; [`SlackView::submit`] makes it a form.
     pub(in crate::slack) fn modal(
         callback: &'static str,
         title: impl Into<PlainText>,
@@ -58,7 +58,7 @@ impl SlackView {
         Self { submit: Some(text.into().json(block_limits::VIEW_TITLE)), close, ..self }
     }
 
-    /// Sets the metadata that comes back with the form: ids only, nobody sees it.
+    /// Sets the metadata that returns with the form: ids only, invisible to people.
     #[must_use]
     pub(in crate::slack) fn metadata(self, metadata: &str) -> Self {
         Self { private_metadata: Some(cut(metadata, block_limits::METADATA)), ..self }

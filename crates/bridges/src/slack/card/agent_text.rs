@@ -1,4 +1,4 @@
-//! Messages of agents, and messages about ourselves.
+//! Messages with agent text, and short notes of our own.
 
 use super::super::block_kit::{BlockBuilder, CardMessage, MrkdwnText, cut};
 use super::project;
@@ -30,21 +30,21 @@ pub(in crate::slack) fn turn(
     if allowed > 0 {
         did = MrkdwnText::join([did, MrkdwnText::number(allowed as u64).and(" allowed by rules")], ", ");
     }
-    // A turn that simply came to its end needs no word.
+    // A normal end needs no reason.
     let stopped = stop_reason.filter(|reason| !matches!(*reason, "end_turn" | "done" | ""));
     let stopped = stopped
-        .map(|reason| MrkdwnText::new("ended by ").and(MrkdwnText::untrusted(reason).cut(100)))
+        .map(|reason| MrkdwnText::new("reason: ").and(MrkdwnText::untrusted(reason).cut(100)))
         .unwrap_or_default();
     let over = match turns {
-        0 | 1 => MrkdwnText::new("turn over"),
-        more => MrkdwnText::count(more, "turn").and(" over; this is the last"),
+        0 | 1 => MrkdwnText::new("turn ended"),
+        more => MrkdwnText::count(more, "turn").and(" ended; this is the last"),
     };
-    let silent = if said.trim().is_empty() { "The turn is over; nothing was said." } else { "" };
+    let silent = if said.trim().is_empty() { "The turn ended without a message." } else { "" };
     BlockBuilder::new(key)
         .section(silent)
         .prose(&cut(said.trim(), TURN_CHARS))
         .context(vec![over, did, stopped])
-        .message(spoken(session, said, "the turn is over"))
+        .message(spoken(session, said, "the turn has ended"))
 }
 
 /// A message of an agent that is still working.
@@ -58,34 +58,33 @@ fn spoken(session: &Session, said: &str, nothing: &'static str) -> MrkdwnText {
     MrkdwnText::untrusted(&project(session)).cut(60).and(": ").and(begin)
 }
 
-/// A line of ours.
+/// A note of our own.
 pub(in crate::slack) fn note(key: &str, words: impl Into<MrkdwnText>) -> CardMessage {
     let words = words.into();
     BlockBuilder::new(key).section(words.clone()).message(words)
 }
 
 const COMMANDS: &str = "\
-*Anywhere*, and only you see the answer:
-• `/intercom ls` – the sessions; `/intercom status [session]` – one of them
-• `/intercom start &lt;agent&gt; [in &lt;workspace&gt;] &lt;prompt&gt;` – start one
-• `/intercom send &lt;session&gt; &lt;text&gt;`, `nudge`, `stop` – steer one
+*Anywhere*; only you see the answer:
+• `/intercom ls` – list sessions; `/intercom status [session]` – show one
+• `/intercom start &lt;agent&gt; [in &lt;workspace&gt;] &lt;prompt&gt;` – start a session
+• `/intercom send &lt;session&gt; &lt;text&gt;`, `nudge`, `stop` – steer a session
 • `/intercom clearances`, `policy`, `whoami`, `help`";
 
 const THREAD: &str = "\
-*In the thread of a session*, whatever you write is a prompt to its agent. These words, when they are all you write, do \
-something else:
-• `approve`, `deny &lt;reason&gt;`, `always` – decide what it asks for
+*In the thread of a session*, a message is a prompt to its agent, unless it is exactly one of these commands:
+• `approve`, `deny &lt;reason&gt;`, `always` – decide its clearance
 • `continue`, `refine &lt;text&gt;` – answer its question
-• `nudge`, `nudge: &lt;text&gt;`, `interrupt`, `stop` – wake it, end its turn, end the session
-• `status`, `queue` – see how it stands, and what waits for it
-• `verbosity quiet`, `normal` or `stream` – how much this thread tells";
+• `nudge`, `nudge: &lt;text&gt;`, `interrupt`, `stop` – wake the agent, end its turn, stop the session
+• `status`, `queue` – show its state, or its queued prompts
+• `verbosity quiet`, `normal` or `stream` – set how much this thread shows";
 
-/// The list of commands that we understand.
+/// The list of commands.
 pub(in crate::slack) fn help(key: &str) -> CardMessage {
     BlockBuilder::new(key)
         .header("intercom")
         .section(COMMANDS)
         .section(THREAD)
-        .context(vec![MrkdwnText::new("The home of this app shows everything that waits for you.")])
-        .message("What you can say to intercom")
+        .context(vec![MrkdwnText::new("The Home tab of this app shows everything that is waiting for you.")])
+        .message("Commands of intercom")
 }

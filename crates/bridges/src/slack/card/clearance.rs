@@ -1,4 +1,4 @@
-//! The card that asks for a decision, and later tells of it.
+//! The card of a clearance: it asks for a decision, and later shows it.
 
 use super::super::block_kit::{
     BlockBuilder, Button, ButtonStyle, CardMessage, ConfirmDialog, MrkdwnText, PlainText, cut_lines,
@@ -7,8 +7,8 @@ use super::{OperatorDirectory, field, id, options, outcome, title, who};
 use intercom_types::{Choice, Clearance, ClearanceStatus, Risk, Session};
 
 /// The most diff lines that a card shows; the rest is a file below it. With these bounds the whole card fits
-/// into Slack's limits, unless an agent has many long options of its own: then the kit cuts once more, and
-/// only `…` tells of it.
+/// into Slack's limits, unless an agent has many long options of its own: then the builder cuts once more, and only `…`
+/// shows it.
 const DIFF_LINES: usize = 60;
 const CHARS: usize = 5_200;
 const COMMAND_CHARS: usize = 3_000;
@@ -22,15 +22,15 @@ pub(in crate::slack) fn clearance(
     ping: &[String],
 ) -> CardMessage {
     let open = clearance.status == ClearanceStatus::Pending;
-    let told = if open { people.asked_line(ping) } else { outcome::decided(clearance, people) };
+    let status_line = if open { people.asked_line(ping) } else { outcome::decided(clearance, people) };
     let text = MrkdwnText::untrusted(&super::project(session)).cut(60).and(": ").and(if open {
-        MrkdwnText::new("clearance wanted, ").and(risk_words(clearance)).and(": ")
+        MrkdwnText::new("clearance requested, ").and(risk_words(clearance)).and(": ")
     } else {
-        told.clone().cut(200).and(": ")
+        status_line.clone().cut(200).and(": ")
     });
     let blocks = BlockBuilder::new(key)
         .header(title(PlainText::new(badge(clearance)).and(" ").and(what(clearance)), session))
-        .section(told)
+        .section(status_line)
         .section(MrkdwnText::untrusted(&clearance.title).cut(300).bold())
         .fields(fields(clearance, session))
         .prose(&super::super::block_kit::cut(
@@ -50,7 +50,7 @@ pub(in crate::slack) fn diff_is_cut(clearance: &Clearance) -> bool {
     diff(clearance).1 > 0
 }
 
-/// The same for its command.
+/// The same for the command.
 pub(in crate::slack) fn command_is_cut(clearance: &Clearance) -> bool {
     command(clearance).1 > 0
 }
@@ -83,7 +83,7 @@ pub(super) fn badge(clearance: &Clearance) -> &'static str {
     }
 }
 
-/// Anything that we do not know counts as much as what we know to be high.
+/// An unknown risk counts as high.
 pub(super) fn is_grave(clearance: &Clearance) -> bool {
     !matches!(clearance.risk.known(), Some(Risk::Low | Risk::Medium))
 }
@@ -104,7 +104,7 @@ pub(super) fn risk(clearance: &Clearance) -> MrkdwnText {
         let other = risk.filter(|other| *other != &*clearance.risk);
         other.map(|other| MrkdwnText::new(what).and(said(other))).unwrap_or_default()
     };
-    let seen = differs(Some(&clearance.computed_risk), "we see ");
+    let seen = differs(Some(&clearance.computed_risk), "intercom says ");
     let claimed = differs(clearance.claimed_risk.as_deref(), "the agent says ");
     let about = MrkdwnText::join([seen, claimed], ", ");
     let about = if about.is_blank() { about } else { MrkdwnText::new(" (").and(about).and(")") };
@@ -126,7 +126,7 @@ pub(super) fn fields(clearance: &Clearance, session: &Session) -> Vec<MrkdwnText
         field("Path", path.and(more)),
         field("Risk", risk(clearance)),
         field(
-            "Why you are asked",
+            "Reason for asking",
             clearance.ruling.as_ref().map(|ruling| MrkdwnText::untrusted(&ruling.why)).unwrap_or_default(),
         ),
     ]
@@ -186,7 +186,7 @@ fn own_button(clearance: &Clearance, n: usize, option: &Choice) -> Button {
     } else if option.kind.starts_with("reject") {
         button.style(ButtonStyle::Danger)
     } else {
-        // We do not know what it does, so it may well allow.
+        // An unknown kind may allow something, so it is confirmed.
         button.confirm(confirm(clearance))
     }
 }
@@ -194,7 +194,7 @@ fn own_button(clearance: &Clearance, n: usize, option: &Choice) -> Button {
 /// Returns the confirmation dialog for a dangerous request.
 fn confirm(clearance: &Clearance) -> Option<ConfirmDialog> {
     is_grave(clearance).then(|| ConfirmDialog {
-        title: PlainText::new("Allow something of ")
+        title: PlainText::new("Allow a request of ")
             .and(PlainText::untrusted(&clearance.risk).cut(20))
             .and(" risk?"),
         text: risk_words(clearance)

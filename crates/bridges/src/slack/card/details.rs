@@ -1,4 +1,4 @@
-//! Everything that somebody may want to see before deciding.
+//! The details of a clearance, for a person who decides it.
 
 use serde_json::Value;
 
@@ -12,7 +12,7 @@ const RULES_TOGETHER: usize = 8;
 const MOST_PATHS: usize = 200;
 const LONG: usize = 8_000;
 
-/// `explanation` is what the API says about the clearance: what each rule makes of it.
+/// `explanation` is the API's explanation of the clearance: the result of each rule.
 pub(in crate::slack) fn clearance_details(
     clearance: &Clearance,
     session: &Session,
@@ -22,7 +22,7 @@ pub(in crate::slack) fn clearance_details(
     SlackView::modal("details", "Details", blocks).metadata(&clearance.id)
 }
 
-/// The same where no form can be opened; a message holds less than a form.
+/// The same as a message, if the form cannot be opened; a message holds less.
 pub(in crate::slack) fn clearance_details_told(
     clearance: &Clearance,
     session: &Session,
@@ -42,7 +42,9 @@ fn details(clearance: &Clearance, session: &Session, explanation: &Value) -> Blo
         .section(why_risk(clearance));
     let blocks = titled(blocks, "Files", &paths);
     let blocks = match clearance.description.as_deref().map(str::trim).filter(|text| !text.is_empty()) {
-        Some(text) => blocks.section(MrkdwnText::new("What the agent says").bold()).prose(&cut(text, LONG)),
+        Some(text) => {
+            blocks.section(MrkdwnText::new("The agent's description").bold()).prose(&cut(text, LONG))
+        }
         None => blocks,
     };
     let blocks = rules(blocks, explanation).section(choices(clearance));
@@ -72,7 +74,7 @@ fn titled(blocks: BlockBuilder, title: &'static str, text: &str) -> BlockBuilder
 }
 
 fn paths(clearance: &Clearance) -> String {
-    // A path is one line, whatever it is called.
+    // A path must stay one line, even with a line break in its name.
     let all =
         clearance.file_path.iter().chain(&clearance.more_paths).map(|path| intercom_types::text::clean(path));
     let mut paths: Vec<String> = all.take(MOST_PATHS).collect();
@@ -90,12 +92,12 @@ fn rules(blocks: BlockBuilder, explanation: &Value) -> BlockBuilder {
     let now = explanation["now"]["why"].as_str();
     let now =
         now.map(|why| MrkdwnText::new("Now: ").and(MrkdwnText::untrusted(why).cut(300))).unwrap_or_default();
-    let none = if rules.is_empty() { "There are none: people are asked." } else { "" };
+    let none = if rules.is_empty() { "There are no rules: people decide." } else { "" };
     let more = match rules.len().saturating_sub(MOST_RULES) {
         0 => MrkdwnText::default(),
         more => MrkdwnText::new("… and ").and(MrkdwnText::number(more as u64)).and(" more"),
     };
-    let blocks = blocks.section(MrkdwnText::new("What the rules say").bold()).section(none);
+    let blocks = blocks.section(MrkdwnText::new("Rules").bold()).section(none);
     let shown = &rules[..rules.len().min(MOST_RULES)];
     let blocks = shown
         .chunks(RULES_TOGETHER)
@@ -114,13 +116,13 @@ fn rule(rule: &Value) -> MrkdwnText {
     if decides {
         says.and(MrkdwnText::new("decides").bold())
     } else if matches {
-        says.and("would match, but another comes first")
+        says.and("would match, but an earlier rule decides")
     } else {
         says.and("does not match, ").and(MrkdwnText::join([text("unmet", 40), text("why", 150)], ": "))
     }
 }
 
-/// The answers that the agent offers, where they are not simply ours.
+/// Lists the agent's own options, if they differ from ours.
 fn choices(clearance: &Clearance) -> MrkdwnText {
     let own = options::own(clearance);
     if own.is_empty() {
@@ -135,5 +137,5 @@ fn choices(clearance: &Clearance) -> MrkdwnText {
             .and(")")
     };
     let lines = own.iter().take(25).map(line);
-    MrkdwnText::join([MrkdwnText::new("What the agent offers").bold()].into_iter().chain(lines), "\n")
+    MrkdwnText::join([MrkdwnText::new("The agent's options").bold()].into_iter().chain(lines), "\n")
 }

@@ -1,4 +1,4 @@
-//! The state of a session, in words that stay true.
+//! The state of a session, as text that stays true without edits.
 
 use super::super::block_kit::MrkdwnText;
 use intercom_types::{Session, Time};
@@ -62,7 +62,7 @@ impl DisplayState {
             Self::Failed => "failed",
             Self::WaitingForYou => "waiting for you",
             Self::Stuck => "stuck",
-            Self::Gone => "gone: its process is stopped",
+            Self::Gone => "suspended: its process is stopped",
             Self::Orphan => "orphan: it can only be stopped",
             Self::WaitingForService => "waiting for its service",
             Self::Working => "working",
@@ -70,7 +70,7 @@ impl DisplayState {
             Self::Starting => "starting",
             Self::Idle => "idle",
             Self::Stopping => "stopping",
-            Self::Unknown => "in a state that we do not know",
+            Self::Unknown => "in an unknown state",
             Self::Parked => "parked",
             Self::Ended => "ended",
         }
@@ -82,7 +82,7 @@ impl DisplayState {
     }
 }
 
-/// Why, and since when and until when where that is known.
+/// Returns the reason for the state, with its beginning and end if they are known.
 pub(super) fn why(session: &Session, state: DisplayState) -> MrkdwnText {
     let why = timeless(session.why.as_str());
     let why = MrkdwnText::untrusted(without_state(&why)).cut(600);
@@ -99,14 +99,14 @@ pub(super) fn why(session: &Session, state: DisplayState) -> MrkdwnText {
     let hint = hint.map(|hint| MrkdwnText::untrusted(hint).cut(600)).unwrap_or_default();
     let times = [
         dated("since ", since),
-        dated("it runs since ", running),
-        dated("over at ", until),
+        dated("running since ", running),
+        dated("ends at ", until),
         dated("snoozed until ", session.snoozed_until()),
     ];
     MrkdwnText::join([why, hint].into_iter().chain(times), " · ")
 }
 
-/// `stuck: no CPU` begins with what we say in our own words.
+/// Removes a state at the beginning of a reason, such as `stuck: no CPU`: the card shows the state in its own words.
 fn without_state(why: &str) -> &str {
     let states = [
         "failed",
@@ -126,8 +126,8 @@ fn without_state(why: &str) -> &str {
     rest.next().map_or(why, |rest| rest.trim_start_matches([':', ';', ' ']))
 }
 
-/// The sentence of a standing without its lengths of time, which grow while nobody looks. Only where we put them: `sleep
-/// 30s` stays, should that be what runs.
+/// Removes durations from a reason, because they grow without an edit of the card. Only where intercom puts them: the
+/// command `sleep 30s` stays.
 pub(super) fn timeless(why: &str) -> String {
     let mut kept: Vec<String> = Vec::new();
     for word in why.split(' ') {

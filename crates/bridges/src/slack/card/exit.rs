@@ -1,4 +1,4 @@
-//! An agent whose process has ended.
+//! The card of an agent whose process has exited.
 
 use super::super::block_kit::{BlockBuilder, Button, ButtonStyle, CardMessage, MrkdwnText};
 use super::{OperatorDirectory, at, id, project, title, who};
@@ -22,7 +22,7 @@ pub(in crate::slack) fn exit(
     let tail = session.stderr_tail.trim_end();
     let lines: Vec<&str> = tail.lines().collect();
     let tail = lines[lines.len().saturating_sub(STDERR_LINES)..].join("\n");
-    let wrote = if tail.trim().is_empty() { "" } else { "The last that it wrote to stderr:" };
+    let wrote = if tail.trim().is_empty() { "" } else { "Last lines of stderr:" };
     let blocks = BlockBuilder::new(key).header(header);
     let blocks = if again.is_none() { blocks.section(people.notice_line(ping)) } else { blocks };
     let blocks = blocks.section(how.clone()).section(hint).section(wrote).code(&tail);
@@ -36,9 +36,9 @@ pub(in crate::slack) fn exit(
     blocks.context(vec![who(session), when, id(&session.id)]).message(text)
 }
 
-/// The end in words, if its agent ended by itself; else its status and who ended it.
+/// Returns the agent's reason if it exited by itself; else its status and who ended it.
 fn how(session: &Session) -> MrkdwnText {
-    let Some(exit) = &session.exit else { return MrkdwnText::new("It is not known how.") };
+    let Some(exit) = &session.exit else { return MrkdwnText::new("The exit status is unknown.") };
     let by_itself = exit.reason.is_some() && exit.reason.as_ref() == Some(&session.why);
     match Some(session.why.as_str()).filter(|why| by_itself && !why.is_empty()) {
         Some(why) => MrkdwnText::untrusted(why).cut(500).bold(),

@@ -1,4 +1,4 @@
-//! Forms that people fill in before an action.
+//! The forms that precede an action.
 
 use super::super::block_kit::{BlockBuilder, InputElement, MrkdwnText, PlainText, SelectOption, SlackView};
 use super::clearance::{is_grave, risk_words};
@@ -6,23 +6,23 @@ use super::display_state::DisplayState;
 use super::{agent, is_live, project};
 use intercom_types::{Clearance, Question, Session};
 
-/// The choices for a rule's lifetime: the label, and the API's value. Without an end, nothing is sent.
+/// The lifetimes of a rule: the label and the API's value. For a rule without an end, no value is sent.
 const LASTS: &[(&str, &str)] = &[
     ("1 hour", "1h"),
     ("8 hours", "8h"),
     ("1 day", "1d"),
     ("7 days", "7d"),
-    ("until it is revoked", "until_revoked"),
+    ("until revoked", "until_revoked"),
 ];
 /// Eight hours: a day's work.
 const USUALLY: usize = 1;
-/// The most sessions that a list holds.
+/// The limit on sessions in a menu.
 const MOST_SESSIONS: usize = 100;
 
-/// "Always": the rule as it would be stored. The digest tells later that it still is that one.
+/// The form of "Always…": the rule as it would be stored. Its digest shows later whether it is still the same rule.
 pub(in crate::slack) fn always(clearance: &Clearance, sentence: &str, digest: &str) -> SlackView {
     let warning = if is_grave(clearance) {
-        MrkdwnText::new("⚠ What is asked for now is of ").and(risk_words(clearance).bold()).and(".")
+        MrkdwnText::new("⚠ The current request is of ").and(risk_words(clearance).bold()).and(".")
     } else {
         MrkdwnText::default()
     };
@@ -30,9 +30,7 @@ pub(in crate::slack) fn always(clearance: &Clearance, sentence: &str, digest: &s
     let blocks = BlockBuilder::keyless()
         .section("This request is allowed, and this rule is added:")
         .code(sentence)
-        .section(
-            "It holds for whatever it describes, in this session and in later ones, and for nothing else.",
-        )
+        .section("The rule allows every request that it describes, in this session and in later ones.")
         .section(warning)
         .input("duration", "How long", InputElement::Select { options: lasts, initial: Some(USUALLY) });
     let metadata = format!("{} {digest}", clearance.id);
@@ -42,21 +40,21 @@ pub(in crate::slack) fn always(clearance: &Clearance, sentence: &str, digest: &s
 pub(in crate::slack) fn deny_reason(clearance: &Clearance) -> SlackView {
     let blocks = BlockBuilder::keyless()
         .section(MrkdwnText::untrusted(&intercom_types::action::line_of(clearance)).cut(300).bold())
-        .input("reason", "Why not? The agent reads it.", lines("what it should do instead"));
+        .input("reason", "Reason, for the agent", lines("what it should do instead"));
     SlackView::modal("deny_reason", "Deny with reason", blocks).submit("Deny").metadata(&clearance.id)
 }
 
 pub(in crate::slack) fn refine(question: &Question) -> SlackView {
     let blocks = BlockBuilder::keyless()
         .prose(&super::super::block_kit::cut(question.text.trim(), 1_500))
-        .input("instruction", "What should it do?", lines("go on, but …"));
+        .input("instruction", "What should it do?", lines("continue, but …"));
     SlackView::modal("refine", "Refine", blocks).submit("Send").metadata(&question.id)
 }
 
 pub(in crate::slack) fn nudge_with(session: &Session) -> SlackView {
     let blocks = BlockBuilder::keyless().section(MrkdwnText::new("To ").and(super::who(session))).input(
         "message",
-        "What should it be told?",
+        "Message to the agent",
         lines("are you stuck? …"),
     );
     SlackView::modal("nudge_with", "Nudge", blocks).submit("Nudge").metadata(&session.id)
@@ -71,7 +69,7 @@ pub(in crate::slack) fn send_to_agent(sessions: &[Session], text: &str) -> Slack
     let mut live: Vec<&Session> = sessions.iter().filter(|session| is_live(session)).collect();
     live.sort_by_key(|session| DisplayState::of(session));
     if live.is_empty() {
-        let blocks = BlockBuilder::keyless().section("No session is running: there is nobody to send it to.");
+        let blocks = BlockBuilder::keyless().section("No session is running.");
         return SlackView::modal("send", "Send to agent", blocks);
     }
     let option = |session: &&Session| {
@@ -93,11 +91,11 @@ pub(in crate::slack) fn send_to_agent(sessions: &[Session], text: &str) -> Slack
     let options: Vec<SelectOption> = live.iter().take(MOST_SESSIONS).map(option).collect();
     let initial = (options.len() == 1).then_some(0);
     let blocks = BlockBuilder::keyless()
-        .input("session", "To which session?", InputElement::Select { options, initial })
+        .input("session", "Session", InputElement::Select { options, initial })
         .section(more)
         .input(
             "text",
-            "What?",
+            "Prompt",
             InputElement::Lines { initial: text.to_owned(), placeholder: "a prompt".into() },
         );
     SlackView::modal("send", "Send to agent", blocks).submit("Send")

@@ -1,4 +1,4 @@
-//! The home of the app: what waits for you, then everything else.
+//! The home tab of the app: requests that wait for the reader, then sessions.
 
 use std::cmp::Reverse;
 
@@ -9,7 +9,7 @@ use super::status::pending;
 use super::{agent, at, id, options, project, question};
 use intercom_types::{Clearance, ClearanceStatus, Question, QuestionStatus, Session, SessionId, Time};
 
-// Together with what stands around them, fewer than the hundred blocks that a view may have.
+// With headers and dividers, all of them are fewer than the hundred blocks of a view.
 const MOST_CLEARANCES: usize = 16;
 const MOST_QUESTIONS: usize = 8;
 const MOST_SESSIONS: usize = 35;
@@ -17,10 +17,10 @@ const MOST_ENDED: usize = 5;
 
 const TITLE_CHARS: usize = 200;
 const COMMAND_CHARS: usize = 300;
-/// The command or the path, then the title.
+/// The limit of a request's line: the command or the path, then the title.
 const LINE_CHARS: usize = COMMAND_CHARS + TITLE_CHARS + 20;
 
-/// `me` is the name and role of who looks; nobody in particular sees nothing of what is going on.
+/// `me` is the name and role of the reader. A reader who is not an operator sees no sessions.
 pub(in crate::slack) fn home(
     sessions: &[Session],
     clearances: &[Clearance],
@@ -29,7 +29,7 @@ pub(in crate::slack) fn home(
 ) -> SlackView {
     let Some((name, role)) = me else {
         return SlackView::home(BlockBuilder::keyless().section(
-            "👋 Hello! This app shows coding agents to the people who run them; ask one of these to add you as an operator.",
+            "👋 This app shows coding agents to the people who run them. To use it, ask one of them to add you as an operator.",
         ));
     };
     let may = HomePermissions::of(role);
@@ -44,12 +44,12 @@ pub(in crate::slack) fn home(
         blocks
             .divider()
             .section(
-                "*Start one:* `/intercom start &lt;agent&gt; [in &lt;workspace&gt;] &lt;prompt&gt;`\n`/intercom help` tells the rest.",
+                "*Start a session:* `/intercom start &lt;agent&gt; [in &lt;workspace&gt;] &lt;prompt&gt;`\n`/intercom help` lists all commands.",
             ),
     )
 }
 
-/// A person's permissions here. The daemon checks again; this only spares buttons that would be refused.
+/// A person's permissions. The daemon checks them again; here they only hide buttons whose click would be refused.
 #[derive(Debug, Clone, Copy)]
 struct HomePermissions {
     answer: bool,
@@ -93,7 +93,7 @@ fn waiting(
         )
     };
     let blocks = clearances.iter().take(MOST_CLEARANCES).fold(blocks, |blocks, one| {
-        // What the first line says already is not said again.
+        // Not repeated if the first line has it.
         let code = |text: &Option<String>| match text {
             Some(text) if one.action.as_ref() != Some(text) => {
                 MrkdwnText::untrusted(text).cut(COMMAND_CHARS).code()
@@ -106,7 +106,7 @@ fn waiting(
             .and(MrkdwnText::untrusted(&intercom_types::action::line_of(one)).cut(LINE_CHARS).bold());
         let about = MrkdwnText::join([whose(&one.session), risk_words(one), asked(one.requested_at)], " · ");
         let complete = is_shown_whole(one);
-        let rest = if complete { "" } else { "Not shown in full: open Details, and decide in the thread." };
+        let rest = if complete { "" } else { "Not shown in full: open Details, then decide in the thread." };
         let buttons = if may.decide && complete && !is_grave(one) && options::own(one).is_empty() {
             vec![allow(one), deny(one), details(one)]
         } else {
@@ -132,7 +132,7 @@ fn is_shown_whole(clearance: &Clearance) -> bool {
     let filled = |text: &Option<String>| text.as_deref().is_some_and(|text| !text.trim().is_empty());
     let all = [&clearance.command, &clearance.file_path];
     let hidden = filled(&clearance.diff) || !clearance.more_paths.is_empty();
-    // Without a command or a path, what it is about may stand in the description.
+    // Without a command or a path, the description may contain the substance of the request.
     let told = all.into_iter().any(filled) || !filled(&clearance.description);
     fits(&clearance.title, TITLE_CHARS)
         && all.into_iter().flatten().all(|text| fits(text, COMMAND_CHARS))
@@ -177,7 +177,7 @@ fn one(session: &Session) -> MrkdwnText {
         .and(" · ")
         .and(MrkdwnText::untrusted(agent(session)).cut(60));
     let name = name.and(" · ").and(MrkdwnText::untrusted(&session.label()).cut(60));
-    // Who waits for you says so already.
+    // "Waiting for you" is already the state.
     let pending = if state == DisplayState::WaitingForYou { MrkdwnText::default() } else { pending(session) };
     let ended = session.ended_at.filter(|_| state == DisplayState::Ended);
     let ended = ended.map(MrkdwnText::date).unwrap_or_default();

@@ -1,11 +1,11 @@
-//! The answers that an agent offers itself.
+//! The options that an agent offers itself.
 
 use intercom_types::{Choice, Clearance};
 
-/// More would hide our own buttons on a phone, and each may come with words to confirm it.
+/// The limit on an agent's options. More would hide our own buttons on a phone, and each may need a confirmation.
 pub(super) const MOST: usize = 10;
 
-/// Names that say no more than their kind.
+/// Names that add nothing to their kind.
 const PLAIN: &[(&str, &[&str])] = &[
     ("allow_once", &["allow", "allow once", "yes", "ok", "approve", "accept", "proceed"]),
     ("allow_always", &["always", "always allow", "allow always", "yes, always"]),
@@ -13,7 +13,7 @@ const PLAIN: &[(&str, &[&str])] = &[
     ("reject_always", &["never", "always reject", "reject always", "always deny", "deny always"]),
 ];
 
-/// The options of an agent where they say more than allow and deny; nothing where our own buttons say it all.
+/// Returns the agent's options if they offer more than allow and deny; nothing if our own buttons are enough.
 pub(super) fn own(clearance: &Clearance) -> &[Choice] {
     let options = clearance.options.as_slice();
     let kinds: Vec<&str> = options.iter().map(|option| option.kind.as_str()).collect();

@@ -12,7 +12,7 @@ pub(super) fn decided(clearance: &Clearance, people: &OperatorDirectory) -> Mrkd
     let head = match clearance.status.as_str() {
         "approved" => MrkdwnText::new("✅ Allowed").and(by).and(when).and(option(clearance)).and(reason),
         "denied" => MrkdwnText::new("⛔ Denied").and(by).and(when).and(option(clearance)).and(reason),
-        // Nobody decided these; what is said is why.
+        // Nobody decided these, so only the reason is shown.
         "withdrawn" => MrkdwnText::new("⚪ Withdrawn").and(when).and(reason),
         "expired" => MrkdwnText::new("⌛ Expired").and(when).and(reason),
         other => {
@@ -44,7 +44,7 @@ fn by(clearance: &Clearance, people: &OperatorDirectory) -> MrkdwnText {
     }
 }
 
-/// Which of the agent's own options it was, where that says more than our own word.
+/// Returns the agent's option that was chosen, if it says more than our own verb.
 fn option(clearance: &Clearance) -> MrkdwnText {
     let Some(chosen) = clearance.option.as_deref() else { return MrkdwnText::default() };
     let own = options::own(clearance).iter().find(|option| option.id == chosen);

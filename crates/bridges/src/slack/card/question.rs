@@ -1,4 +1,4 @@
-//! The card of a question, and later of its answer.
+//! The card of a question: it asks for an answer, and later shows it.
 
 use super::super::block_kit::{
     BlockBuilder, Button, ButtonStyle, CardMessage, ConfirmDialog, MrkdwnText, cut,
@@ -16,12 +16,13 @@ pub(in crate::slack) fn question(
     ping: &[String],
 ) -> CardMessage {
     let open = question.status == QuestionStatus::Pending;
-    let told = if open { people.asked_line(ping) } else { answered(question, people) };
+    let status_line = if open { people.asked_line(ping) } else { answered(question, people) };
     let text = MrkdwnText::untrusted(&project(session)).cut(60);
-    let text = if open { text.and(" asks: ") } else { text.and(": ").and(told.clone().cut(200)).and(": ") };
+    let text =
+        if open { text.and(" asks: ") } else { text.and(": ").and(status_line.clone().cut(200)).and(": ") };
     let blocks = BlockBuilder::new(key)
         .header(title("❓ Question", session))
-        .section(told)
+        .section(status_line)
         .prose(&cut(question.text.trim(), TEXT_CHARS));
     let blocks = if open { blocks.actions(buttons(question)) } else { blocks };
     let asked = MrkdwnText::new("asked").and(at(Some(question.asked_at)));
@@ -34,7 +35,7 @@ pub(in crate::slack) fn question(
 pub(super) fn buttons(question: &Question) -> Vec<Button> {
     let stop = ConfirmDialog {
         title: "Stop here?".into(),
-        text: MrkdwnText::new("The agent is told to stop what it asks about."),
+        text: MrkdwnText::new("The agent is told to stop."),
         yes: "Stop".into(),
         danger: true,
     };
@@ -66,7 +67,7 @@ fn answered(question: &Question, people: &OperatorDirectory) -> MrkdwnText {
         .map(|text| MrkdwnText::new(": ").and(MrkdwnText::untrusted(text).cut(1_000)))
         .unwrap_or_default();
     let arrived = &question.delivery;
-    let told = question.status == QuestionStatus::Answered || matches!(arrived, Delivery::Failed(_));
-    let arrived = if told { delivery(arrived) } else { MrkdwnText::default() };
+    let is_settled = question.status == QuestionStatus::Answered || matches!(arrived, Delivery::Failed(_));
+    let arrived = if is_settled { delivery(arrived) } else { MrkdwnText::default() };
     MrkdwnText::join([what.and(by).and(at(question.answered_at)).and(with), arrived], " · ")
 }

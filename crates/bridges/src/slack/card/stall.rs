@@ -1,11 +1,11 @@
-//! An agent that is stuck, and what is done about it. One card, edited as the ladder climbs.
+//! The card of a stall: the agent's state and the steps taken. It is edited with each step of the ladder.
 
 use super::super::block_kit::{BlockBuilder, Button, ButtonStyle, CardMessage, ConfirmDialog, MrkdwnText};
 use super::display_state::{DisplayState, stuck_for, timeless};
 use super::{OperatorDirectory, id, project, title, who};
 use intercom_types::{Session, Time};
 
-/// The last ones are what matters.
+/// The limit on shown steps; the last ones matter.
 const STEPS: usize = 10;
 /// The daemon's suffix for a stall that it will not act on.
 const LADDER_OFF: &str = "; its ladder is off";
@@ -22,7 +22,7 @@ pub(in crate::slack) fn stall(
     let project = MrkdwnText::untrusted(&project(session)).cut(60);
     let blocks = BlockBuilder::new(key);
     let (blocks, text) = if let Some(over) = over {
-        let over = MrkdwnText::new("It is over: ").and(said(over));
+        let over = MrkdwnText::new("Resolved: ").and(said(over));
         (blocks.header(title("✅ No longer stalled", session)).section(over.clone()), over)
     } else {
         let stalled = stalled(session);
@@ -40,14 +40,14 @@ pub(in crate::slack) fn stall(
     blocks.context(vec![who(session), id(&session.id)]).message(project.and(": ").and(text))
 }
 
-/// `Stalled 7 min (since …); last: cargo test running, no CPU`. The length is that of the moment when the card was
-/// written; the date beside it stays true.
+/// `Stalled 7 min (since …); last: cargo test running, no CPU`. The duration is that of the last edit; the date stays
+/// true.
 fn stalled(session: &Session) -> MrkdwnText {
     let standing = session.standing.as_ref();
     let dated = |what: &'static str, at: Option<Time>, end: &'static str| {
         at.map(|at| MrkdwnText::new(what).and(MrkdwnText::date(at)).and(end)).unwrap_or_default()
     };
-    let state = if DisplayState::of(session) == DisplayState::Gone { "Gone" } else { "Stalled" };
+    let state = if DisplayState::of(session) == DisplayState::Gone { "Suspended" } else { "Stalled" };
     let long = stuck_for(session).map(|long| MrkdwnText::new(" ").and(long)).unwrap_or_default();
     let since = standing.and_then(|standing| standing.since);
     let head = MrkdwnText::new(state).and(long).bold().and(dated(" (since ", since, ")"));
@@ -55,17 +55,14 @@ fn stalled(session: &Session) -> MrkdwnText {
     let why = timeless(session.why.as_str());
     let why = why.strip_prefix("stuck").or_else(|| why.strip_prefix("gone")).unwrap_or(&why);
     let (why, off) = why.strip_suffix(LADDER_OFF).map_or((why, ""), |why| (why, "its ladder is off"));
-    // What was done about it is in the list of steps.
+    // The list of steps has it already.
     let done = standing.and_then(|standing| standing.done.as_deref()).map(|done| format!("; {done}"));
     let why =
         done.and_then(|done| why.strip_suffix(&done)).unwrap_or(why).trim_start_matches([':', ';', ' ']);
-    let last = if why.trim().is_empty() {
-        MrkdwnText::new("nothing is known")
-    } else {
-        MrkdwnText::untrusted(why).cut(400)
-    };
+    let last =
+        if why.trim().is_empty() { MrkdwnText::new("unknown") } else { MrkdwnText::untrusted(why).cut(400) };
     let running = standing.and_then(|standing| Some(standing.running.as_ref()?.since));
-    let last = MrkdwnText::new("last: ").and(last).and(dated(" (it runs since ", running, ")"));
+    let last = MrkdwnText::new("last: ").and(last).and(dated(" (running since ", running, ")"));
     let snoozed = dated("snoozed until ", session.snoozed_until(), "");
     MrkdwnText::join([head, last, MrkdwnText::new(off), snoozed], "; ")
 }
@@ -75,7 +72,7 @@ fn buttons(session: &Session) -> Vec<Button> {
     let kill = ConfirmDialog {
         title: "Kill this agent?".into(),
         text: MrkdwnText::new(
-            "Its process and all that it started end at once. What it has not saved is lost.",
+            "Its process and all processes that it started are killed at once. Unsaved work is lost.",
         ),
         yes: "Kill it".into(),
         danger: true,

@@ -1,4 +1,4 @@
-//! The root of a session's thread: how it stands.
+//! The status card of a session, which is the root of its thread.
 
 use super::super::block_kit::{
     BlockBuilder, Button, ButtonStyle, CardMessage, ConfirmDialog, MrkdwnText, PlainText,
@@ -7,7 +7,7 @@ use super::display_state::{DisplayState, why};
 use super::{agent, at, field, id, is_live, project};
 use intercom_types::{ProgressStep, Session, Time, Usage};
 
-/// Steps shown of a long plan, and how many of them come before the one that is being done.
+/// The limit on shown steps of a plan, and the number of them before the current one.
 const STEPS: usize = 8;
 const BEFORE: usize = 3;
 const BAR: usize = 10;
@@ -50,7 +50,7 @@ pub(in crate::slack) fn status(key: &str, session: &Session) -> CardMessage {
 fn stop(session: &Session) -> Button {
     Button::new("stop", "Stop", &session.id).style(ButtonStyle::Danger).confirm(ConfirmDialog {
         title: "Stop this session?".into(),
-        text: MrkdwnText::new("Its agent is asked to end, and ended if it does not."),
+        text: MrkdwnText::new("Its agent is asked to exit, and killed if it does not."),
         yes: "Stop it".into(),
         danger: true,
     })
@@ -91,7 +91,7 @@ fn spent(spent: &Usage) -> MrkdwnText {
     MrkdwnText::join([tokens, cost], ", ")
 }
 
-/// `3 of 7` with a bar, and the steps around the one that is being done.
+/// `3 of 7` with a bar, and the steps around the current one.
 pub(super) fn plan(steps: &[ProgressStep]) -> MrkdwnText {
     if steps.is_empty() {
         return MrkdwnText::default();

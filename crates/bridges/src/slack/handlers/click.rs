@@ -1,4 +1,4 @@
-//! Buttons.
+//! Clicks on buttons.
 
 use serde_json::json;
 
@@ -19,7 +19,7 @@ impl InteractionHandler {
         who: &Caller,
         key: &str,
         click: &ButtonClick,
-        desk: &ReplyTarget,
+        target: &ReplyTarget,
     ) -> Result<(), Retry> {
         let id = click.value.clone();
         let request = match click.action.as_str() {
@@ -34,62 +34,62 @@ impl InteractionHandler {
             "snooze" => SlackRequest::Snooze(id, SnoozeRequest { r#for: SNOOZE.to_owned() }),
             "restart" => SlackRequest::Resume(id),
             "always" | "deny_reason" | "details" | "refine" | "nudge_with" => {
-                self.open_form(who, click, desk).await;
+                self.open_form(who, click, target).await;
                 return Ok(());
             }
             action => {
                 let Some(n) = action.strip_prefix("option.").and_then(|n| n.parse().ok()) else {
-                    tracing::debug!(action, "a button that nobody knows here");
+                    tracing::debug!(action, "unknown button");
                     return Ok(());
                 };
-                return self.choose(who, key, &click.value, n, desk).await;
+                return self.choose(who, key, &click.value, n, target).await;
             }
         };
-        self.carry_out(who, desk, request, key).await?;
+        self.carry_out(who, target, request, key).await?;
         if click.channel.is_none() {
             self.show_home(&click.user);
         }
         Ok(())
     }
 
-    /// One of the agent's own options, by its place.
+    /// Decides with the agent's own option at this index.
     async fn choose(
         &self,
         who: &Caller,
         key: &str,
         id: &str,
         n: usize,
-        desk: &ReplyTarget,
+        target: &ReplyTarget,
     ) -> Result<(), Retry> {
         let Some(clearance) = self.access().clearance(id).await.map_err(|_| Retry)? else {
-            self.reply_text(desk, MrkdwnText::new("This clearance is not known any more.")).await;
+            self.reply_text(target, MrkdwnText::new("This clearance no longer exists.")).await;
             return Ok(());
         };
         let Some(option) = clearance.options.get(n) else {
-            self.reply_text(desk, MrkdwnText::new("The agent does not offer this any more.")).await;
+            self.reply_text(target, MrkdwnText::new("The agent no longer offers this option.")).await;
             return Ok(());
         };
         let rejects = option.kind.starts_with("reject");
         let verdict = if rejects { Verdict::Deny } else { Verdict::Approve };
         let decision = Decision::with_option(verdict, &option.id);
-        self.carry_out(who, desk, SlackRequest::Decide(id.to_owned(), decision), key).await.map(drop)
+        self.carry_out(who, target, SlackRequest::Decide(id.to_owned(), decision), key).await.map(drop)
     }
 
-    async fn open_form(&self, who: &Caller, click: &ButtonClick, desk: &ReplyTarget) {
-        let gone = || MrkdwnText::new("This is not known any more.");
+    async fn open_form(&self, who: &Caller, click: &ButtonClick, target: &ReplyTarget) {
+        let gone = || MrkdwnText::new("This request or session no longer exists.");
         let view = match click.action.as_str() {
-            "always" => return self.open_always(who, click, desk).await,
+            "always" => return self.open_always(who, click, target).await,
             "details" => {
                 let Ok(Some(clearance)) = self.access().clearance(&click.value).await else {
-                    return self.reply_text(desk, gone()).await;
+                    return self.reply_text(target, gone()).await;
                 };
                 let Ok(Some(session)) = self.access().session(&clearance.session).await else {
-                    return self.reply_text(desk, gone()).await;
+                    return self.reply_text(target, gone()).await;
                 };
                 let explanation = json!(self.access().explanation(&click.value).await.ok());
                 let view = card::clearance_details(&clearance, &session, &explanation);
                 let instead = card::clearance_details_told(&clearance, &session, &explanation);
-                return self.open(desk, &click.trigger, &view, instead).await;
+                return self.open(target, &click.trigger, &view, instead).await;
             }
             "deny_reason" => self.access().clearance(&click.value).await.ok().flatten().map(|clearance| {
                 (
@@ -112,20 +112,20 @@ impl InteractionHandler {
         };
         match view {
             Some((view, instead)) => {
-                self.open(desk, &click.trigger, &view, not_opened(MrkdwnText::new(instead))).await;
+                self.open(target, &click.trigger, &view, not_opened(MrkdwnText::new(instead))).await;
             }
-            None => self.reply_text(desk, gone()).await,
+            None => self.reply_text(target, gone()).await,
         }
     }
 
-    async fn open_always(&self, who: &Caller, click: &ButtonClick, desk: &ReplyTarget) {
+    async fn open_always(&self, who: &Caller, click: &ButtonClick, target: &ReplyTarget) {
         match self.proposal(who, &click.value).await {
             Ok((clearance, proposal)) => {
                 let view = card::always(&clearance, &proposal.sentence, &proposal.digest);
                 let instead = not_opened(always_instructions(&proposal));
-                self.open(desk, &click.trigger, &view, instead).await;
+                self.open(target, &click.trigger, &view, instead).await;
             }
-            Err(why) => self.reply_text(desk, why).await,
+            Err(why) => self.reply_text(target, why).await,
         }
     }
 }

@@ -1,4 +1,4 @@
-//! Forms, and the rule that "always" would add.
+//! Submitted forms, and the rule that "Always…" would add.
 
 use ring::digest::{SHA256, digest};
 use serde::Deserialize;
@@ -19,11 +19,11 @@ use intercom_types::{
 /// The form's value for a rule without an end.
 const UNTIL_REVOKED: &str = "until_revoked";
 
-/// The rule that would be stored, and how it is shown: without what looks like a secret.
+/// The rule that would be stored, and its text without secrets.
 pub(super) struct AlwaysProposal {
     rule: Value,
     pub(super) sentence: String,
-    /// Stands for the rule as it was shown.
+    /// The digest of the rule, which identifies the rule that was shown.
     pub(super) digest: String,
 }
 
@@ -31,12 +31,12 @@ pub(super) struct AlwaysProposal {
 pub(super) fn always_instructions(proposal: &AlwaysProposal) -> MrkdwnText {
     MrkdwnText::new("This rule would be added: ")
         .and(MrkdwnText::untrusted(&proposal.sentence).cut(500).code())
-        .and(". To have it for 8 hours, reply in the thread of the session: ")
+        .and(". To add it for 8 hours, reply in the thread of the session: ")
         .and(MrkdwnText::untrusted(&format!("always 8h {}", proposal.short())).code())
 }
 
 impl AlwaysProposal {
-    /// Enough of the digest to know this rule by.
+    /// Returns the beginning of the digest, for people to type.
     fn short(&self) -> &str {
         self.digest.get(..8).unwrap_or_default()
     }
@@ -48,14 +48,14 @@ impl InteractionHandler {
         who: &Caller,
         key: &str,
         submit: &FormSubmission,
-        desk: &ReplyTarget,
+        target: &ReplyTarget,
     ) -> Result<(), Retry> {
         let (id, digest) = submit.about.split_once(' ').unwrap_or((&submit.about, ""));
         let (at, value) = (id.to_owned(), |name: &str| submit.value(name).map(str::to_owned));
         let request = match submit.form.as_str() {
             "always" => {
                 let lasts = submit.value("duration").filter(|lasts| *lasts != UNTIL_REVOKED);
-                return self.approve_always(who, key, id, digest, lasts, desk).await;
+                return self.approve_always(who, key, id, digest, lasts, target).await;
             }
             "deny_reason" => {
                 SlackRequest::Decide(at, Decision { reason: value("reason"), ..Verdict::Deny.into() })
@@ -72,18 +72,18 @@ impl InteractionHandler {
                 SlackRequest::Send(session, NewPrompt::of(text))
             }
             form => {
-                tracing::debug!(form, "a form that nobody knows here");
+                tracing::debug!(form, "unknown form");
                 return Ok(());
             }
         };
-        let done = self.carry_out(who, desk, request, key).await?;
+        let done = self.carry_out(who, target, request, key).await?;
         if done && submit.form == "send" {
-            self.reply_text(desk, MrkdwnText::new("Sent.")).await;
+            self.reply_text(target, MrkdwnText::new("Sent.")).await;
         }
         Ok(())
     }
 
-    /// Approves, and adds the rule that was shown; if that is not the rule any more, nothing happens.
+    /// Approves and adds the rule that was shown. If the proposal has changed since, nothing happens.
     pub(super) async fn approve_always(
         &self,
         who: &Caller,
@@ -91,24 +91,25 @@ impl InteractionHandler {
         id: &str,
         digest: &str,
         lasts: Option<&str>,
-        desk: &ReplyTarget,
+        target: &ReplyTarget,
     ) -> Result<(), Retry> {
         let proposal = match self.proposal(who, id).await {
             Ok((_, proposal)) => proposal,
             Err(why) => {
-                self.reply_text(desk, why).await;
+                self.reply_text(target, why).await;
                 return Ok(());
             }
         };
         if digest != proposal.digest && digest != proposal.short() {
-            let words = "The rule has changed since it was shown, so nothing was done. Please look again.";
-            self.reply_text(desk, MrkdwnText::new(words)).await;
+            let words =
+                "The rule has changed since it was shown, so nothing was done. Please check the new rule.";
+            self.reply_text(target, MrkdwnText::new(words)).await;
             return Ok(());
         }
         let remember = RememberedRule { rule: proposal.rule, r#for: lasts.map(str::to_owned) };
         let remember = Some(RememberChoice::Rule(remember));
         let decision = Decision { remember, ..Verdict::Approve.into() };
-        if self.carry_out(who, desk, SlackRequest::Decide(id.to_owned(), decision), key).await? {
+        if self.carry_out(who, target, SlackRequest::Decide(id.to_owned(), decision), key).await? {
             let words = MrkdwnText::new("From now on: ")
                 .and(MrkdwnText::untrusted(&proposal.sentence).cut(500).code())
                 .and(
@@ -116,8 +117,8 @@ impl InteractionHandler {
                         .map(|lasts| MrkdwnText::new(" for ").and(MrkdwnText::untrusted(lasts)))
                         .unwrap_or_default(),
                 )
-                .and(". `intercom policy grants` lists it, and how to revoke it.");
-            self.reply_text(desk, words).await;
+                .and(". `intercom policy grants` lists it and shows how to revoke it.");
+            self.reply_text(target, words).await;
         }
         Ok(())
     }
@@ -131,8 +132,9 @@ impl InteractionHandler {
         let explained = self.access().ops().explain(who, id).await;
         let explained = explained.map_err(|error| MrkdwnText::untrusted(&error.sentence()))?;
         let Some(rule) = explained.proposal else {
-            let why = explained.no_proposal.unwrap_or_else(|| "nothing fits".to_owned());
-            return Err(MrkdwnText::new("No safe rule can be made of it: ").and(MrkdwnText::untrusted(&why)));
+            let why = explained.no_proposal.unwrap_or_else(|| "no rule fits".to_owned());
+            return Err(MrkdwnText::new("No safe rule can be derived from this request: ")
+                .and(MrkdwnText::untrusted(&why)));
         };
         let read: Rule = Rule::deserialize(&rule).map_err(|_| MrkdwnText::new("The rule cannot be read."))?;
         let digest = hex(digest(&SHA256, rule.to_string().as_bytes()).as_ref());

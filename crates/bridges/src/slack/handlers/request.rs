@@ -8,7 +8,8 @@ use intercom_types::{
     Session, SnoozeRequest, StopMode,
 };
 
-/// An operation and its object, which people may have typed. In JSON it is what its key stands for.
+/// An operation with its object, which a person may have typed. Its JSON is compared when its idempotency key is
+/// reused.
 #[derive(Debug, Clone, Serialize)]
 pub(super) enum SlackRequest {
     Decide(String, Decision),
@@ -22,7 +23,7 @@ pub(super) enum SlackRequest {
     Start(Box<NewSession>),
 }
 
-/// The part of an answer that is shown.
+/// The part of an operation's result that is shown.
 #[derive(Debug, Serialize, Deserialize)]
 pub(super) enum RequestResult {
     Done,
@@ -32,7 +33,7 @@ pub(super) enum RequestResult {
 }
 
 impl SlackRequest {
-    /// Does it once under this key.
+    /// Executes the operation once under this key.
     pub(super) async fn carry_out(
         self,
         ops: &Operations,

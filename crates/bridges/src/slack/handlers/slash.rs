@@ -1,4 +1,4 @@
-//! `/intercom …`, answered to whoever typed it.
+//! `/intercom …`, answered privately.
 
 use serde::Deserialize;
 
@@ -19,22 +19,22 @@ impl InteractionHandler {
         who: &Caller,
         key: &str,
         text: &str,
-        desk: &ReplyTarget,
+        target: &ReplyTarget,
     ) -> Result<(), Retry> {
         let words = match parse_slash_command(&decode_text(text)) {
             SlashCommand::Help => {
-                self.reply(desk, &card::help("help")).await;
+                self.reply(target, &card::help("help")).await;
                 return Ok(());
             }
             SlashCommand::Wrong(why) => MrkdwnText::untrusted(&why),
-            SlashCommand::Whoami => self.whoami_words(&desk.user),
+            SlashCommand::Whoami => self.whoami_words(&target.user),
             SlashCommand::Ls | SlashCommand::Status(None) => {
                 list(&self.access().live_sessions().await.map_err(|_| Retry)?)
             }
             SlashCommand::Status(Some(typed)) => {
                 match self.access().session(&typed).await.map_err(|_| Retry)? {
                     Some(session) => {
-                        self.reply(desk, &card::status("status", &session)).await;
+                        self.reply(target, &card::status("status", &session)).await;
                         return Ok(());
                     }
                     None => no_session(&typed),
@@ -43,22 +43,22 @@ impl InteractionHandler {
             SlashCommand::Clearances => self.clearances_words().await,
             SlashCommand::Policy => self.policy_words().await,
             SlashCommand::Start { agent, workspace, prompt } => {
-                return self.start(who, key, &agent, workspace, &prompt, desk).await;
+                return self.start(who, key, &agent, workspace, &prompt, target).await;
             }
             SlashCommand::Stop(session) => {
                 let request = SlackRequest::Stop(session.clone(), StopMode::Stop);
-                return self.order(who, key, request, ("Stopped", &session), desk).await;
+                return self.order(who, key, request, ("Stopped", &session), target).await;
             }
             SlashCommand::Nudge { session, message } => {
                 let request = SlackRequest::Nudge(session.clone(), NudgeRequest { message });
-                return self.order(who, key, request, ("Nudged", &session), desk).await;
+                return self.order(who, key, request, ("Nudged", &session), target).await;
             }
             SlashCommand::Send { session, text } => {
                 let request = SlackRequest::Send(session.clone(), NewPrompt::of(&text));
-                return self.order(who, key, request, ("Sent", &session), desk).await;
+                return self.order(who, key, request, ("Sent", &session), target).await;
             }
         };
-        self.reply_text(desk, words).await;
+        self.reply_text(target, words).await;
         Ok(())
     }
 
@@ -68,11 +68,11 @@ impl InteractionHandler {
         key: &str,
         request: SlackRequest,
         (done, session): (&'static str, &str),
-        desk: &ReplyTarget,
+        target: &ReplyTarget,
     ) -> Result<(), Retry> {
-        if self.carry_out(who, desk, request, key).await? {
+        if self.carry_out(who, target, request, key).await? {
             self.reply_text(
-                desk,
+                target,
                 MrkdwnText::new(done).and(": ").and(MrkdwnText::untrusted(session)).and("."),
             )
             .await;
@@ -87,21 +87,21 @@ impl InteractionHandler {
         agent: &str,
         workspace: Option<String>,
         prompt: &str,
-        desk: &ReplyTarget,
+        target: &ReplyTarget,
     ) -> Result<(), Retry> {
         let config = self.access().config();
         let only = || match config.workspaces.keys().collect::<Vec<_>>()[..] {
             [only] => Ok(only.clone()),
-            [] => Err(MrkdwnText::new("No workspace is configured: say which directory, as in `in /path`.")),
+            [] => Err(MrkdwnText::new("No workspace is configured: name a directory, as in `in /path`.")),
             _ => {
                 let names = config.workspaces.keys().map(|name| MrkdwnText::untrusted(name).code());
-                Err(MrkdwnText::new("Say in which workspace: ").and(MrkdwnText::join(names, ", ")))
+                Err(MrkdwnText::new("Name a workspace: ").and(MrkdwnText::join(names, ", ")))
             }
         };
         let workspace = match workspace.map_or_else(only, Ok) {
             Ok(workspace) => workspace,
             Err(words) => {
-                self.reply_text(desk, words).await;
+                self.reply_text(target, words).await;
                 return Ok(());
             }
         };
@@ -116,12 +116,12 @@ impl InteractionHandler {
             Ok(RequestResult::Session(session)) => {
                 let words = MrkdwnText::new("Started ")
                     .and(MrkdwnText::untrusted(&session.label()).code())
-                    .and("; its thread is on its way.");
-                self.reply_text(desk, words).await;
+                    .and("; its thread appears in a moment.");
+                self.reply_text(target, words).await;
                 Ok(())
             }
             Ok(_) => Ok(()),
-            Err(error) => self.handle_error(who, desk, &error).await.map(drop),
+            Err(error) => self.handle_error(who, target, &error).await.map(drop),
         }
     }
 
@@ -140,7 +140,7 @@ impl InteractionHandler {
 
     async fn clearances_words(&self) -> MrkdwnText {
         let Ok(pending) = self.access().pending_clearances(None).await else {
-            return MrkdwnText::new("What waits cannot be read now.");
+            return MrkdwnText::new("The pending clearances cannot be read now.");
         };
         let each = pending.iter().take(MANY).map(|clearance| {
             let id = intercom_types::text::short(&clearance.id);
@@ -157,7 +157,7 @@ impl InteractionHandler {
             each.chain((more > 0).then(|| MrkdwnText::number(more as u64).and(" more"))),
             "\n",
         );
-        if words.is_blank() { MrkdwnText::new("Nothing waits for a decision.") } else { words }
+        if words.is_blank() { MrkdwnText::new("No clearance is pending.") } else { words }
     }
 
     async fn policy_words(&self) -> MrkdwnText {
@@ -171,11 +171,11 @@ impl InteractionHandler {
         });
         let rules = MrkdwnText::join(rules, "\n");
         let rules = if rules.is_blank() {
-            MrkdwnText::new("There are no rules: people are asked about everything.")
+            MrkdwnText::new("There are no rules: people decide everything.")
         } else {
             rules
         };
-        MrkdwnText::join([rules, MrkdwnText::count(policy.grants, "grant").and(" besides.")], "\n")
+        MrkdwnText::join([rules, MrkdwnText::count(policy.grants, "grant").and(" in addition.")], "\n")
     }
 }
 
@@ -192,7 +192,7 @@ fn list(sessions: &[Session]) -> MrkdwnText {
         let why = MrkdwnText::untrusted(session.why.as_str()).cut(150);
         let waiting = session.pending.clearances + session.pending.questions;
         let waits = if waiting > 0 {
-            MrkdwnText::new(" – ").and(MrkdwnText::count(waiting, "thing").bold()).and(" for you")
+            MrkdwnText::new(" – ").and(MrkdwnText::count(waiting, "request").bold()).and(" for you")
         } else {
             MrkdwnText::default()
         };

@@ -135,11 +135,11 @@ fn a_post_that_fails_or_hangs_is_passed_after_a_second() {
     let (mut outbox, now) = (SlackOutbox::default(), Instant::now());
     let rows = [post(1, "a"), post(2, "a")];
     assert_eq!(places(&outbox.plan(&rows, now)), [1]);
-    assert_eq!(outbox.plan(&rows, now).look_again, Some(now + KEEPS_PLACE));
-    assert_eq!(places(&outbox.plan(&rows, now + KEEPS_PLACE)), [2], "the first one is still on its way");
+    assert_eq!(outbox.plan(&rows, now).look_again, Some(now + PLACE_HELD));
+    assert_eq!(places(&outbox.plan(&rows, now + PLACE_HELD)), [2], "the first one is still on its way");
     outbox.finish_attempt(&rows[1], AttemptOutcome::Done, now, 0.0);
-    outbox.finish_attempt(&rows[0], AttemptOutcome::Failed, now + KEEPS_PLACE, 1.0);
-    let later = now + KEEPS_PLACE + FIRST_WAIT;
+    outbox.finish_attempt(&rows[0], AttemptOutcome::Failed, now + PLACE_HELD, 1.0);
+    let later = now + PLACE_HELD + FIRST_WAIT;
     assert_eq!(places(&outbox.plan(&[rows[0].clone(), post(3, "a")], later)), [3, 1]);
 }
 
@@ -219,12 +219,13 @@ impl World {
             let next =
                 landing.iter().map(|(at, _)| *at).chain(plan.look_again.filter(|at| *at > self.now)).min();
             self.now = next.unwrap_or(end).min(end);
-            let (landed, flying) = landing.into_iter().partition(|(at, _)| *at <= self.now);
-            landing = flying;
+            let (landed, in_flight) = landing.into_iter().partition(|(at, _)| *at <= self.now);
+            landing = in_flight;
             for (_, row) in landed {
-                let fate = if takes(&row, self.now) { AttemptOutcome::Done } else { AttemptOutcome::Failed };
-                self.outbox.finish_attempt(&row, fate, self.now, 0.5);
-                if fate == AttemptOutcome::Done {
+                let outcome =
+                    if takes(&row, self.now) { AttemptOutcome::Done } else { AttemptOutcome::Failed };
+                self.outbox.finish_attempt(&row, outcome, self.now, 0.5);
+                if outcome == AttemptOutcome::Done {
                     self.rows.retain(|other| other.place != row.place);
                     self.done.insert(row.place, self.now);
                 }
@@ -243,8 +244,8 @@ impl World {
 const CALL: Duration = Duration::from_millis(100);
 
 proptest! {
-    /// Random fates: nothing is sent twice at a time, threads keep their order unless a row fails, and everything is sent
-    /// in the end.
+    /// Random fates: nothing is sent twice at a time, threads keep their order unless a row fails, and everything is
+    /// sent in the end.
     #[test]
     fn everything_is_sent_in_the_end(
         threads in proptest::collection::vec(0_u8..5, 1..40),
@@ -261,14 +262,14 @@ proptest! {
             let mut seen = HashSet::new();
             for SendAttempt { row, .. } in &plan.send {
                 prop_assert!(seen.insert(row.place), "one attempt at a time");
-                let fate = match fates.next() {
+                let outcome = match fates.next() {
                     Some(0) => AttemptOutcome::Failed,
                     Some(1) => AttemptOutcome::Slow(Duration::from_secs(3)),
                     Some(2) => AttemptOutcome::Setup,
                     _ => AttemptOutcome::Done,
                 };
-                outbox.finish_attempt(row, fate, now, 0.5);
-                match fate {
+                outbox.finish_attempt(row, outcome, now, 0.5);
+                match outcome {
                     AttemptOutcome::Done => {
                         rows.retain(|other| other.place != row.place);
                         if !failed.contains(&row.place) {
@@ -292,8 +293,8 @@ proptest! {
         prop_assert!(false, "{} are left", rows.len());
     }
 
-    /// Whatever Slack cannot take: the others are there within seconds, also in the same threads, and what fails is tried
-    /// less and less often.
+    /// Whatever Slack cannot take: the others are there within seconds, also in the same threads, and what fails is
+    /// tried less and less often.
     #[test]
     fn nobody_waits_behind_rows_that_fail_and_these_are_not_tried_all_the_time(
         poisoned in 1_i64..8,
@@ -326,14 +327,15 @@ proptest! {
         let minutes = usize::try_from((world.now - world.begun).as_secs() / 60).unwrap();
         for place in 0..poisoned {
             let tried = world.tried[&place].len();
-            // Seven times until the longest wait is reached, then twice a minute, and whenever what looked like an outage ends.
+            // Seven times until the longest wait is reached, then twice a minute, and whenever what looked like an
+            // outage ends.
             let most = 12 + 3 * (minutes + 1) + 2 * gaps.len();
             prop_assert!(tried <= most, "{place} was tried {tried} times in {minutes} min");
         }
     }
 
-    /// Slack is down: it is not asked all the time. When it is back, everything is there soon, and threads are in order but
-    /// for those that found out: a row that had failed, and a new one.
+    /// Slack is down: it is not asked all the time. When it is back, everything is there soon, and threads are in order
+    /// but for those that found out: a row that had failed, and a new one.
     #[test]
     fn an_outage_is_waited_for_and_then_everything_is_sent(count in 3_i64..18, seconds in 10_u64..1200) {
         let mut world = World::new();

@@ -1,4 +1,4 @@
-//! Long-pending requests: calls further people, and lists in the morning those that waited overnight.
+//! Long-pending requests: mentions of further people, and the morning digest after quiet hours.
 
 use super::rendering::unanswered_clearance;
 use super::{CardPublisher, PublisherState};
@@ -11,60 +11,61 @@ use intercom_store::{DesiredMessage, StoreError, UpsertRule};
 use intercom_types::{Question, SessionId};
 use intercom_types::{Role, Time};
 
-/// The last morning that was told of.
+/// The cursor with the date of the last digest.
 const DIGEST: &str = "slack digest";
 /// The most requests that a digest names; the rest is counted.
-const MANY: usize = 10;
+const MAX_DIGEST: usize = 10;
 
 impl CardPublisher {
-    pub(super) async fn escalations(&self, mind: &PublisherState) -> Vec<DesiredMessage> {
+    pub(super) async fn escalations(&self, state: &PublisherState) -> Vec<DesiredMessage> {
         let config = self.access.config();
-        let (now, mut wants) = (Time::now(), Vec::new());
+        let (now, mut messages) = (Time::now(), Vec::new());
+        // A failed read counts as no requests: the next check, two seconds later, escalates them.
         if config.slack.escalate_after().is_some() {
             for clearance in self.access.pending_clearances(None).await.unwrap_or_default() {
                 let called = mentions::escalation_mentions(&config, &unanswered_clearance(&clearance), now);
                 let line = intercom_types::action::line_of(&clearance);
                 let about = (&*clearance.id, clearance.session, line.as_str());
-                wants.extend(self.escalate(about, &called, mind).await);
+                messages.extend(self.escalate(about, &called, state).await);
             }
             for question in self.access.pending_questions(None).await.unwrap_or_default() {
                 let called = mentions::escalation_mentions(&config, &unanswered_question(&question), now);
                 let about = (&*question.id, question.session, question.text.as_str());
-                wants.extend(self.escalate(about, &called, mind).await);
+                messages.extend(self.escalate(about, &called, state).await);
             }
         }
         if let Some(date) = mentions::due_digest_date(&config, now) {
-            wants.extend(self.digest(&date).await.ok().flatten());
+            messages.extend(self.digest(&date).await.ok().flatten());
         }
-        wants
+        messages
     }
 
-    /// Each call is a message of its own, because nobody is told of an edit.
+    /// Each mention is a message of its own, because Slack notifies nobody about an edit.
     async fn escalate(
         &self,
         about: (&str, SessionId, &str),
         called: &[String],
-        mind: &PublisherState,
+        state: &PublisherState,
     ) -> Vec<DesiredMessage> {
-        let ((id, session, title), mut wants) = (about, Vec::new());
+        let ((id, session, title), mut messages) = (about, Vec::new());
         let people = handlers::people(&self.access);
         for (name, n) in called.iter().zip(1..) {
             let key = format!("call {id} {n}");
-            // Once said, it is not said again.
+            // The key is fixed: each person is mentioned once per request, also after a restart.
             if !matches!(self.store.slack_message(key.clone()).await, Ok(None)) {
                 continue;
             }
             let Some(ping) = people.ping(name) else { continue };
-            let Ok(Some(scene)) = self.session_context(session).await else { continue };
+            let Ok(Some(context)) = self.session_context(session).await else { continue };
             let words = ping
-                .and(" this still waits for somebody: ")
+                .and(" this request is still pending: ")
                 .and(MrkdwnText::untrusted(title).cut(200))
                 .and(" ")
                 .and(MrkdwnText::untrusted(&intercom_types::text::short(id)).code());
-            wants.extend(self.missing_root(&scene, mind).await.ok().flatten());
-            wants.push(scene.want(&key, &card::note(&key, words), false, String::new()));
+            messages.extend(self.missing_root(&context, state).await.ok().flatten());
+            messages.push(context.desired(&key, &card::note(&key, words), false, String::new()));
         }
-        wants
+        messages
     }
 
     /// Returns the digest of requests that waited during quiet hours; `None` if there are none. A morning
@@ -75,6 +76,7 @@ impl CardPublisher {
         if self.store.cursor(DIGEST).await?.is_some_and(|told| told >= today) {
             return Ok(None);
         }
+        // Stored before the digest is posted: a missing digest is better than one that repeats after each crash.
         self.store.set_cursor(DIGEST, today).await?;
         let (clearances, questions) =
             (self.access.pending_clearances(None).await?, self.access.pending_questions(None).await?);
@@ -88,13 +90,13 @@ impl CardPublisher {
         }
         let config = self.access.config();
         let called = self.operator_mentions(&config.slack.ping);
-        let each = waiting.iter().take(MANY).map(|(session, what)| {
+        let each = waiting.iter().take(MAX_DIGEST).map(|(session, what)| {
             MrkdwnText::new("• ")
                 .and(MrkdwnText::untrusted(what).cut(200))
                 .and(" ")
                 .and(MrkdwnText::untrusted(session).code())
         });
-        let more = waiting.len().saturating_sub(MANY);
+        let more = waiting.len().saturating_sub(MAX_DIGEST);
         let list = MrkdwnText::join(
             each.chain((more > 0).then(|| MrkdwnText::number(more as u64).and(" more"))),
             "\n",
@@ -103,8 +105,8 @@ impl CardPublisher {
             [
                 called,
                 MrkdwnText::new("Good morning. ")
-                    .and(MrkdwnText::count(waiting.len(), "thing"))
-                    .and(" waited for you:"),
+                    .and(MrkdwnText::count(waiting.len(), "pending request"))
+                    .and(":"),
             ],
             " ",
         );

@@ -1,4 +1,4 @@
-//! From news to messages.
+//! The rendering of updates to desired messages, from the current state of sessions and requests.
 
 use futures_util::future::join_all;
 use serde_json::json;
@@ -16,26 +16,32 @@ use intercom_store::{DesiredMessage, SlackMessage, StoreError, UpsertRule};
 use intercom_types::{Clearance, ClearanceStatus, Phase, QuestionStatus, Risk, Session};
 use intercom_types::{Event, Role, Rung, SessionId, Time};
 
-/// A session and what holds for it here.
+/// A session with its Slack configuration.
 pub(super) struct SessionContext {
     pub(super) id: SessionId,
     pub(super) session: Session,
     pub(super) here: SessionSlackConfig,
 }
 
-/// The most steps of a stall that are remembered.
+/// The limit on remembered steps of a stall.
 const MAX_STEPS: usize = 30;
-/// The most unsent messages with an agent's streamed text.
+/// The limit on unsent messages of streamed text per session.
 const MAX_WAITING_TALK: usize = 5;
 
 impl SessionContext {
     fn root(&self) -> DesiredMessage {
         let key = self.id.to_string();
         let open = self.session.phase != Phase::Ended;
-        self.want(&key, &card::status(&key, &self.session), open, String::new())
+        self.desired(&key, &card::status(&key, &self.session), open, String::new())
     }
 
-    pub(super) fn want(&self, key: &str, message: &CardMessage, open: bool, memo: String) -> DesiredMessage {
+    pub(super) fn desired(
+        &self,
+        key: &str,
+        message: &CardMessage,
+        open: bool,
+        memo: String,
+    ) -> DesiredMessage {
         let wanted = DesiredContent::Message(json!(message)).text();
         let thread = Some(self.id.to_string()).filter(|root| root != key);
         let (session, channel) = (Some(self.id), self.here.channel.clone());
@@ -53,139 +59,150 @@ impl SessionContext {
 }
 
 impl CardPublisher {
-    /// `None` if it has gone, or Slack is off for it.
+    /// Returns the context of a session; `None` if the session was removed or Slack is off for it.
     pub(super) async fn session_context(&self, id: SessionId) -> Result<Option<SessionContext>, StoreError> {
         let Some(session) = self.access.session(&id.to_string()).await? else { return Ok(None) };
         let workspace = session.workspace.clone();
         let Some(mut here) = self.access.config().slack_here(workspace.as_ref()) else { return Ok(None) };
-        // A thread stays where it began, whatever is configured since.
+        // A thread stays in its channel, also after a change of the configuration.
         if let Some(root) = self.store.slack_message(id.to_string()).await? {
             here.channel = root.channel;
         }
         let asked = self.store.slack_verbosity(id).await?;
+        // The command `verbosity` in the thread overrides the configuration.
         here.verbosity = asked.and_then(|asked| asked.parse().ok()).unwrap_or(here.verbosity);
         Ok(Some(SessionContext { id, session, here }))
     }
 
-    /// The status cards of these, as they are now.
+    /// Returns the current status cards of these sessions.
     pub(super) async fn roots(
         &self,
         sessions: &[SessionId],
-        mind: &mut PublisherState,
+        state: &mut PublisherState,
     ) -> Vec<DesiredMessage> {
-        let scenes = join_all(sessions.iter().map(|id| self.session_context(*id))).await;
-        let scenes = scenes.into_iter().filter_map(Result::ok).flatten();
-        scenes
-            .map(|scene| {
-                mind.rooted.insert(scene.id);
-                scene.root()
+        let contexts = join_all(sessions.iter().map(|id| self.session_context(*id))).await;
+        let contexts = contexts.into_iter().filter_map(Result::ok).flatten();
+        contexts
+            .map(|context| {
+                state.rooted.insert(context.id);
+                context.root()
             })
             .collect()
     }
 
-    /// A thread needs its root first.
+    /// Returns the root of a thread that has none: it must be posted before the thread's other messages.
     pub(super) async fn missing_root(
         &self,
-        scene: &SessionContext,
-        mind: &PublisherState,
+        context: &SessionContext,
+        state: &PublisherState,
     ) -> Result<Option<DesiredMessage>, StoreError> {
-        if mind.rooted.contains(&scene.id) {
+        if state.rooted.contains(&context.id) {
             return Ok(None);
         }
-        let known = self.store.slack_message(scene.id.to_string()).await?.is_some();
-        Ok((!known).then(|| scene.root()))
+        let known = self.store.slack_message(context.id.to_string()).await?.is_some();
+        Ok((!known).then(|| context.root()))
     }
 
-    /// In order within a session; sessions beside each other, so that none waits for another's.
+    /// Renders updates: in order within a session, sessions concurrently, so that none waits for another's reads.
     pub(super) async fn render_all(
         &self,
-        news: &[CardUpdate],
-        mind: &mut PublisherState,
+        updates: &[CardUpdate],
+        state: &mut PublisherState,
     ) -> Result<Vec<DesiredMessage>, StoreError> {
         let mut sessions: Vec<(Option<SessionId>, Vec<&CardUpdate>)> = Vec::new();
-        for one in news {
+        for one in updates {
             match sessions.iter_mut().find(|(session, _)| *session == one.session()) {
-                Some((_, news)) => news.push(one),
+                Some((_, updates)) => updates.push(one),
                 None => sessions.push((one.session(), vec![one])),
             }
         }
         let shown = {
-            let mind = &*mind;
-            join_all(sessions.iter().map(|(session, news)| self.render_session(*session, news, mind))).await
+            let state = &*state;
+            join_all(sessions.iter().map(|(session, updates)| self.render_session(*session, updates, state)))
+                .await
         };
-        let mut wants = Vec::new();
+        let mut messages = Vec::new();
         for shown in shown {
-            wants.extend(shown?);
+            messages.extend(shown?);
         }
-        mind.rooted.extend(wants.iter().filter(|want| want.thread.is_some()).filter_map(|want| want.session));
-        Ok(wants)
+        // Only after all succeeded: a batch that fails is rendered again, and then still needs its roots.
+        state.rooted.extend(
+            messages.iter().filter(|desired| desired.thread.is_some()).filter_map(|desired| desired.session),
+        );
+        Ok(messages)
     }
 
     async fn render_session(
         &self,
         session: Option<SessionId>,
-        news: &[&CardUpdate],
-        mind: &PublisherState,
+        updates: &[&CardUpdate],
+        state: &PublisherState,
     ) -> Result<Vec<DesiredMessage>, StoreError> {
-        let mut wants = Vec::new();
+        let mut messages = Vec::new();
         let Some(session) = session else {
-            for one in news {
+            for one in updates {
                 if let CardUpdate::Prompt { id, arrived } = one {
-                    wants.extend(self.prompt(id, *arrived).await?);
+                    messages.extend(self.prompt(id, *arrived).await?);
                 }
             }
-            return Ok(wants);
+            return Ok(messages);
         };
-        let Some(scene) = self.session_context(session).await? else { return Ok(wants) };
-        for (at, one) in news.iter().enumerate() {
-            // Cards are made of how things are now: once is enough.
-            if news[..at].iter().any(|earlier| earlier.is_same_card(one)) {
+        let Some(context) = self.session_context(session).await? else { return Ok(messages) };
+        for (at, one) in updates.iter().enumerate() {
+            // Rendered from the current state, the second result would be the same.
+            if updates[..at].iter().any(|earlier| earlier.is_same_card(one)) {
                 continue;
             }
             let shown = match one {
-                CardUpdate::Clearance(_, id) => self.clearance(id, &scene).await?,
-                CardUpdate::Question(_, id) => self.question(id, &scene).await?,
-                CardUpdate::Stall { seq, change, .. } => self.stall(&scene, *seq, change, &wants).await?,
-                CardUpdate::Ended(_) => vec![self.ended(&scene)],
+                CardUpdate::Clearance(_, id) => self.clearance(id, &context).await?,
+                CardUpdate::Question(_, id) => self.question(id, &context).await?,
+                CardUpdate::Stall { seq, change, .. } => {
+                    self.stall(&context, *seq, change, &messages).await?
+                }
+                CardUpdate::Ended(_) => vec![self.ended(&context)],
                 CardUpdate::Resumed { by, .. } => {
-                    self.close_exit_cards(&scene, by.as_deref(), &wants).await?
+                    self.close_exit_cards(&context, by.as_deref(), &messages).await?
                 }
-                CardUpdate::TurnOver { seq, turn, reason, .. } => {
-                    self.turn_over(&scene, *seq, turn, reason.as_deref(), &wants).await?.into_iter().collect()
-                }
-                CardUpdate::Talk { talk, .. } => self
-                    .streamed_message(&scene, &talk.name(), &talk.text(), &wants)
+                CardUpdate::TurnOver { seq, turn, reason, .. } => self
+                    .turn_over(&context, *seq, turn, reason.as_deref(), &messages)
                     .await?
                     .into_iter()
                     .collect(),
-                CardUpdate::Note { seq, what, .. } => note(&scene, *seq, what).into_iter().collect(),
+                CardUpdate::Talk { talk, .. } => self
+                    .streamed_message(&context, &talk.name(), &talk.text(), &messages)
+                    .await?
+                    .into_iter()
+                    .collect(),
+                CardUpdate::Note { seq, what, .. } => note(&context, *seq, what).into_iter().collect(),
                 CardUpdate::Prompt { .. } => Vec::new(),
             };
-            wants.extend(shown);
+            messages.extend(shown);
         }
-        if !wants.is_empty() {
-            let root = self.missing_root(&scene, mind).await?;
-            wants.splice(0..0, root);
+        // Before all others: the sender posts a thread in the order of its rows.
+        if !messages.is_empty() {
+            let root = self.missing_root(&context, state).await?;
+            messages.splice(0..0, root);
         }
-        Ok(wants)
+        Ok(messages)
     }
 
     /// Returns the summary of a turn. If the last summary has not been sent yet, the new one takes its place
     /// and adds its counts.
     async fn turn_over(
         &self,
-        scene: &SessionContext,
+        context: &SessionContext,
         seq: u64,
         turn: &TurnSummary,
         reason: Option<&str>,
         before: &[DesiredMessage],
     ) -> Result<Option<DesiredMessage>, StoreError> {
-        if scene.here.verbosity == Verbosity::Quiet || turn.is_empty() {
+        if context.here.verbosity == Verbosity::Quiet || turn.is_empty() {
             return Ok(None);
         }
-        let last = self.cards(scene.id, "turn ", before).await?.pop().filter(|last| last.waits);
+        // Short turns may end faster than Slack accepts messages: one summary for several beats a growing backlog.
+        let last = self.cards(context.id, "turn ", before).await?.pop().filter(|last| last.waits);
         let (key, memo) = last.map_or_else(
-            || (format!("turn {} {seq}", scene.id), CardMemo::default()),
+            || (format!("turn {} {seq}", context.id), CardMemo::default()),
             |last| (last.key, CardMemo::read(&last.memo)),
         );
         let did = TurnCounts {
@@ -193,11 +210,11 @@ impl CardPublisher {
             tools: memo.did.tools + turn.tools,
             allowed: memo.did.allowed + turn.allowed,
         };
-        // Who reads along has read it.
-        let streamed = scene.here.verbosity == Verbosity::Stream;
+        // With `stream` the thread has the text already.
+        let streamed = context.here.verbosity == Verbosity::Stream;
         let said = if streamed { String::new() } else { turn.said() };
-        let card = card::turn(&key, &scene.session, &said, reason, did);
-        Ok(Some(scene.want(&key, &card, false, CardMemo { did, ..CardMemo::default() }.text())))
+        let card = card::turn(&key, &context.session, &said, reason, did);
+        Ok(Some(context.desired(&key, &card, false, CardMemo { did, ..CardMemo::default() }.text())))
     }
 
     /// Returns the message with streamed text. Slack accepts about a message per second, and an agent's
@@ -205,64 +222,66 @@ impl CardPublisher {
     /// text.
     async fn streamed_message(
         &self,
-        scene: &SessionContext,
+        context: &SessionContext,
         name: &str,
         text: &str,
         before: &[DesiredMessage],
     ) -> Result<Option<DesiredMessage>, StoreError> {
-        if scene.here.verbosity != Verbosity::Stream || text.trim().is_empty() {
+        if context.here.verbosity != Verbosity::Stream || text.trim().is_empty() {
             return Ok(None);
         }
-        let cards = self.cards(scene.id, "talk ", before).await?;
+        let cards = self.cards(context.id, "talk ", before).await?;
         let waiting = cards.iter().filter(|card| card.waits).count();
+        // A card that has this text already is edited. Otherwise an unsent card is overwritten once there are too many.
         let known = cards.iter().find(|card| card.memo == name);
         let instead = || cards.iter().rev().find(|card| card.waits).filter(|_| waiting >= MAX_WAITING_TALK);
         let key = known.or_else(instead).map(|card| card.key.clone());
-        let own = format!("talk {} {name}", scene.id);
+        let own = format!("talk {} {name}", context.id);
         let key = key.unwrap_or_else(|| own.clone());
         let card = if key == own {
-            card::talk(&key, &scene.session, text)
+            card::talk(&key, &context.session, text)
         } else {
-            card::talk(&key, &scene.session, &format!("[…] {text}"))
+            card::talk(&key, &context.session, &format!("[…] {text}"))
         };
-        Ok(Some(scene.want(&key, &card, false, name.to_owned())))
+        Ok(Some(context.desired(&key, &card, false, name.to_owned())))
     }
 
-    async fn clearance(&self, id: &str, scene: &SessionContext) -> Result<Vec<DesiredMessage>, StoreError> {
+    async fn clearance(&self, id: &str, context: &SessionContext) -> Result<Vec<DesiredMessage>, StoreError> {
         let Some(clearance) = self.access.clearance(id).await? else { return Ok(Vec::new()) };
         let known = self.store.slack_message(clearance.id.to_string()).await?;
         let open = clearance.status == ClearanceStatus::Pending;
-        // What is over before anybody was asked needs no card: the turn's summary counts it.
+        // Decided before its card was rendered: it needs none, and the summary of the turn counts it.
         let (new, memo) = match known {
             None if !open => return Ok(Vec::new()),
-            None => (true, CardMemo { ping: self.mentioned_for(&clearance, scene), ..CardMemo::default() }),
+            None => (true, CardMemo { ping: self.mentioned_for(&clearance, context), ..CardMemo::default() }),
             Some(known) => (false, CardMemo::read(&known.memo)),
         };
         let people = handlers::people(&self.access);
         let ping: &[String] = if open { &memo.ping } else { &[] };
-        let card = card::clearance(&clearance.id, &clearance, &scene.session, &people, ping);
-        // Decided before anybody could see it: then nobody needs to.
-        let wish = if open { UpsertRule::IfNew } else { UpsertRule::OrForget };
-        let mut wants =
-            vec![DesiredMessage { upsert_rule: wish, ..scene.want(&clearance.id, &card, open, memo.text()) }];
+        let card = card::clearance(&clearance.id, &clearance, &context.session, &people, ping);
+        // Decided before its card was sent: the store drops the unsent row.
+        let upsert_rule = if open { UpsertRule::IfNew } else { UpsertRule::OrForget };
+        let mut messages =
+            vec![DesiredMessage { upsert_rule, ..context.desired(&clearance.id, &card, open, memo.text()) }];
+        // With the first version only: the content of a clearance is fixed.
         if new && (card::diff_is_cut(&clearance) || card::command_is_cut(&clearance)) {
             let key = format!("diff {}", clearance.id);
             let wanted = DesiredContent::Diff { clearance: clearance.id.to_string() }.text();
-            wants.push(DesiredMessage { wanted, ..scene.want(&key, &card, false, String::new()) });
+            messages.push(DesiredMessage { wanted, ..context.desired(&key, &card, false, String::new()) });
         }
-        Ok(wants)
+        Ok(messages)
     }
 
-    fn mentioned_for(&self, clearance: &Clearance, scene: &SessionContext) -> Vec<String> {
+    fn mentioned_for(&self, clearance: &Clearance, context: &SessionContext) -> Vec<String> {
         mentions::initial_mentions(
             &self.access.config(),
-            &scene.here.ping,
+            &context.here.ping,
             &unanswered_clearance(clearance),
             Time::now(),
         )
     }
 
-    /// Those of them who may steer agents, unless they are to be left in peace now.
+    /// Returns those who may steer agents; nobody during quiet hours.
     fn operators_to_mention(&self, ping: &[String]) -> Vec<String> {
         let waits =
             UnansweredRequest { since: Time::now(), is_urgent: false, least: Role::Operator, whom: &[] };
@@ -274,22 +293,23 @@ impl CardPublisher {
         MrkdwnText::join(self.operators_to_mention(ping).iter().filter_map(|name| people.ping(name)), " ")
     }
 
-    async fn question(&self, id: &str, scene: &SessionContext) -> Result<Vec<DesiredMessage>, StoreError> {
+    async fn question(&self, id: &str, context: &SessionContext) -> Result<Vec<DesiredMessage>, StoreError> {
         let Some(question) = self.access.question(id).await? else { return Ok(Vec::new()) };
         let known = self.store.slack_message(question.id.to_string()).await?;
         let open = question.status == QuestionStatus::Pending;
         let memo = match known {
             None if !open => return Ok(Vec::new()),
-            None => CardMemo { ping: self.operators_to_mention(&scene.here.ping), ..CardMemo::default() },
+            None => CardMemo { ping: self.operators_to_mention(&context.here.ping), ..CardMemo::default() },
             Some(known) => CardMemo::read(&known.memo),
         };
         let ping: &[String] = if open { &memo.ping } else { &[] };
         let card =
-            card::question(&question.id, &question, &scene.session, &handlers::people(&self.access), ping);
-        Ok(vec![scene.want(&question.id, &card, open, memo.text())])
+            card::question(&question.id, &question, &context.session, &handlers::people(&self.access), ping);
+        Ok(vec![context.desired(&question.id, &card, open, memo.text())])
     }
 
-    /// The newest cards of a session, oldest first: those of the store, as what is to be stored with this one has them.
+    /// Returns the newest cards of a session, oldest first: those of the store, updated with the messages of this
+    /// batch, which are not stored yet.
     async fn cards(
         &self,
         session: SessionId,
@@ -302,29 +322,32 @@ impl CardPublisher {
             ExistingCard { key: card.key, open: card.open, waits, memo: card.memo }
         };
         let mut cards: Vec<ExistingCard> = stored.into_iter().map(known).collect();
-        for want in before.iter().filter(|want| want.session == Some(session) && want.key.starts_with(prefix))
+        for desired in before
+            .iter()
+            .filter(|desired| desired.session == Some(session) && desired.key.starts_with(prefix))
         {
-            let before = cards.iter().position(|card| card.key == want.key).map(|at| cards.remove(at));
+            let before = cards.iter().position(|card| card.key == desired.key).map(|at| cards.remove(at));
             let waits = before.is_none_or(|before| before.waits);
             cards.push(ExistingCard {
-                key: want.key.clone(),
-                open: want.open,
+                key: desired.key.clone(),
+                open: desired.open,
                 waits,
-                memo: want.memo.clone(),
+                memo: desired.memo.clone(),
             });
         }
         Ok(cards)
     }
 
-    /// One card for each time that it is stuck, edited as the ladder climbs.
+    /// Renders the card of a stall: one card per stall, edited with each step.
     async fn stall(
         &self,
-        scene: &SessionContext,
+        context: &SessionContext,
         seq: u64,
         change: &StallChange,
         before: &[DesiredMessage],
     ) -> Result<Vec<DesiredMessage>, StoreError> {
-        let known = self.cards(scene.id, "stall ", before).await?.into_iter().rev().find(|card| card.open);
+        // The newest open card is that of the current stall.
+        let known = self.cards(context.id, "stall ", before).await?.into_iter().rev().find(|card| card.open);
         let event = match change {
             StallChange::Event(event) => Some(&**event),
             StallChange::SessionEnded => None,
@@ -333,8 +356,8 @@ impl CardPublisher {
         let (key, mut memo) = match known {
             Some(known) => (known.key, CardMemo::read(&known.memo)),
             None if begins => {
-                let ping = self.operators_to_mention(&scene.here.ping);
-                (format!("stall {} {seq}", scene.id), CardMemo { ping, ..CardMemo::default() })
+                let ping = self.operators_to_mention(&context.here.ping);
+                (format!("stall {} {seq}", context.id), CardMemo { ping, ..CardMemo::default() })
             }
             None => return Ok(Vec::new()),
         };
@@ -352,7 +375,7 @@ impl CardPublisher {
             }
             Some(Event::StallSnoozed(snoozed)) => {
                 let what = match snoozed.until {
-                    Some(until) => format!("left in peace until {}", utc(until)),
+                    Some(until) => format!("snoozed until {}", utc(until)),
                     None => "watched again".to_owned(),
                 };
                 memo.steps.push(format!("{what} by {}", shown(&snoozed.by)));
@@ -364,56 +387,57 @@ impl CardPublisher {
             Some(_) => return Ok(Vec::new()),
         };
         if memo.steps.len() > MAX_STEPS {
-            memo.steps.remove(1);
+            memo.steps.remove(1); // the first step shows how the stall began
         }
         let people = handlers::people(&self.access);
-        let card = card::stall(&key, &scene.session, &memo.steps, over.as_deref(), &people, &memo.ping);
-        let mut wants = vec![scene.want(&key, &card, over.is_none(), memo.text())];
-        // Nobody is told of an edit.
+        let card = card::stall(&key, &context.session, &memo.steps, over.as_deref(), &people, &memo.ping);
+        let mut messages = vec![context.desired(&key, &card, over.is_none(), memo.text())];
+        // A message of its own: Slack notifies nobody about an edit.
         if escalates {
-            let key = format!("note {} {seq}", scene.id);
+            let key = format!("note {} {seq}", context.id);
             let config = self.access.config();
             let none = config.slack.escalate_to.is_empty();
-            let all = if none { &scene.here.ping } else { &config.slack.escalate_to };
-            let words = MrkdwnText::new("Nothing helped: this agent needs a person.");
+            let all = if none { &context.here.ping } else { &config.slack.escalate_to };
+            let words = MrkdwnText::new("No step helped: this agent needs a person.");
             let words = MrkdwnText::join([self.operator_mentions(all), words], " ");
-            wants.push(scene.want(&key, &card::note(&key, words), false, String::new()));
+            messages.push(context.desired(&key, &card::note(&key, words), false, String::new()));
         }
-        Ok(wants)
+        Ok(messages)
     }
 
-    fn ended(&self, scene: &SessionContext) -> DesiredMessage {
-        let key = format!("exit {} {}", scene.id, scene.session.generation);
-        let failed = scene.session.exit.as_ref().is_none_or(|exit| exit.status.code != Some(0));
-        let ping = if failed { scene.here.ping.as_slice() } else { &[] };
+    fn ended(&self, context: &SessionContext) -> DesiredMessage {
+        // By generation, so that each exit of a session has a card of its own.
+        let key = format!("exit {} {}", context.id, context.session.generation);
+        let failed = context.session.exit.as_ref().is_none_or(|exit| exit.status.code != Some(0));
+        let ping = if failed { context.here.ping.as_slice() } else { &[] };
         let ping = self.operators_to_mention(ping);
-        let card = card::exit(&key, &scene.session, None, &handlers::people(&self.access), &ping);
-        // It cannot be made again once the session runs again.
-        let s = &scene.session;
+        let card = card::exit(&key, &context.session, None, &handlers::people(&self.access), &ping);
+        // The memo has all that the card shows: once the session runs again, the store no longer has it.
+        let s = &context.session;
         let memo = json!({
             "id": s.id, "name": s.name, "agent": s.agent, "workspace": s.workspace, "phase": s.phase,
             "ended_at": s.ended_at.map(|at| at.to_string()), "stderr_tail": s.stderr_tail,
             "exit": s.exit,
         });
-        scene.want(&key, &card, true, memo.to_string())
+        context.desired(&key, &card, true, memo.to_string())
     }
 
-    /// The cards that offer to start it again do not any more.
+    /// Closes the exit cards of a session that was resumed: they must not offer *Restart*.
     async fn close_exit_cards(
         &self,
-        scene: &SessionContext,
+        context: &SessionContext,
         by: Option<&str>,
         before: &[DesiredMessage],
     ) -> Result<Vec<DesiredMessage>, StoreError> {
-        let cards = self.cards(scene.id, "exit ", before).await?;
+        let cards = self.cards(context.id, "exit ", before).await?;
         let again = format!("restarted by {}", by.unwrap_or("intercom"));
         let people = handlers::people(&self.access);
-        let wants = cards.into_iter().filter(|card| card.open).filter_map(|known| {
+        let messages = cards.into_iter().filter(|card| card.open).filter_map(|known| {
             let then: Session = serde_json::from_str(&known.memo).ok()?;
             let card = card::exit(&known.key, &then, Some(&again), &people, &[]);
-            Some(scene.want(&known.key, &card, false, known.memo))
+            Some(context.desired(&known.key, &card, false, known.memo))
         });
-        Ok(wants.collect())
+        Ok(messages.collect())
     }
 
     pub(super) async fn talk(
@@ -421,17 +445,20 @@ impl CardPublisher {
         id: SessionId,
         name: &str,
         text: &str,
-        mind: &mut PublisherState,
+        state: &mut PublisherState,
     ) -> Vec<DesiredMessage> {
-        let Ok(Some(scene)) = self.session_context(id).await else { return Vec::new() };
-        let Ok(Some(want)) = self.streamed_message(&scene, name, text, &[]).await else { return Vec::new() };
-        let root = self.missing_root(&scene, mind).await.ok().flatten();
-        root.into_iter().chain([want]).collect()
+        let Ok(Some(context)) = self.session_context(id).await else { return Vec::new() };
+        let Ok(Some(desired)) = self.streamed_message(&context, name, text, &[]).await else {
+            return Vec::new();
+        };
+        let root = self.missing_root(&context, state).await.ok().flatten();
+        root.into_iter().chain([desired]).collect()
     }
 
-    /// A reply that was queued has arrived, or never will.
+    /// Updates the reaction to a queued reply once its prompt has arrived or failed.
     async fn prompt(&self, id: &str, arrived: bool) -> Result<Option<DesiredMessage>, StoreError> {
         let key = format!("react {id}");
+        // Only prompts from Slack have a reaction.
         let Some(known) = self.store.slack_message(key.clone()).await? else { return Ok(None) };
         let Ok(DesiredContent::Reaction { of, name, .. }) = serde_json::from_str(&known.wanted) else {
             return Ok(None);
@@ -464,7 +491,7 @@ impl CardUpdate {
         }
     }
 
-    /// Prompts are found by their own names.
+    /// Returns the session of an update; `None` for prompts, whose rows are found by the prompt's id.
     fn session(&self) -> Option<SessionId> {
         match self {
             Self::Clearance(session, _)
@@ -480,11 +507,11 @@ impl CardUpdate {
     }
 }
 
-/// A card as it was last wanted.
+/// A card in its last desired state.
 struct ExistingCard {
     key: String,
     open: bool,
-    /// Slack has nothing of it yet.
+    /// True if no attempt was made to send it.
     waits: bool,
     memo: String,
 }
@@ -493,7 +520,7 @@ struct ExistingCard {
 #[derive(Debug, Default, serde::Serialize, serde::Deserialize)]
 #[serde(default)]
 struct CardMemo {
-    /// Whom it called when it was new: an edit calls nobody else.
+    /// The people whom it mentioned when it was new: an edit mentions nobody else.
     ping: Vec<String>,
     steps: Vec<String>,
     /// The counts that a summary shows.
@@ -510,7 +537,7 @@ impl CardMemo {
     }
 }
 
-/// `2026-03-04 14:02 UTC`: in a list of plain lines, which Slack does not turn into local times.
+/// Formats a time as `2026-03-04 14:02 UTC`, for plain lines, where Slack shows no local times.
 fn utc(time: Time) -> String {
     let time = time.to_string();
     format!("{} UTC", time.get(..16).unwrap_or(&time).replace('T', " "))
@@ -523,29 +550,29 @@ pub(super) fn unanswered_clearance(clearance: &Clearance) -> UnansweredRequest<'
     UnansweredRequest { since, is_urgent: grave, least: Role::Approver, whom }
 }
 
-fn note(scene: &SessionContext, seq: u64, what: &ThreadNote) -> Option<DesiredMessage> {
+fn note(context: &SessionContext, seq: u64, what: &ThreadNote) -> Option<DesiredMessage> {
     let said = |text: &str| MrkdwnText::untrusted(&redact(text).text).cut(300);
     let words = match what {
         ThreadNote::Unenforced(why) => {
-            let why = why.as_deref().unwrap_or("it acts without ever having asked for a clearance");
+            let why = why.as_deref().unwrap_or("it acts without requesting clearances");
             MrkdwnText::new("⚠ *Unenforced*: ")
                 .and(said(why))
-                .and(". Rules cannot bind an agent that does not ask.")
+                .and(". Rules have no effect on an agent that does not ask.")
         }
         ThreadNote::Restarting(why) => {
-            MrkdwnText::new("The agent has ended (").and(said(why)).and(") and is started again.")
+            MrkdwnText::new("The agent has exited (").and(said(why)).and(") and is being restarted.")
         }
         ThreadNote::Limited(limit) => {
-            MrkdwnText::new("The agent waits for its service: ").and(said(limit)).and(" limit.")
+            MrkdwnText::new("The agent is waiting for its service: ").and(said(limit)).and(" limit.")
         }
-        ThreadNote::LimitOver => MrkdwnText::new("The limit should be over."),
-        ThreadNote::Capped(why) => MrkdwnText::new("No new turn begins: ").and(said(why)).and("."),
+        ThreadNote::LimitOver => MrkdwnText::new("The limit should have ended."),
+        ThreadNote::Capped(why) => MrkdwnText::new("No new turn starts: ").and(said(why)).and("."),
         ThreadNote::StoppedBy(why) => MrkdwnText::new("⚫ The session was ").and(said(why)).and("."),
     };
     let loud = matches!(what, ThreadNote::Unenforced(_) | ThreadNote::Capped(_) | ThreadNote::StoppedBy(_));
-    if scene.here.verbosity == Verbosity::Quiet && !loud {
+    if context.here.verbosity == Verbosity::Quiet && !loud {
         return None;
     }
-    let key = format!("note {} {seq}", scene.id);
-    Some(scene.want(&key, &card::note(&key, words), false, String::new()))
+    let key = format!("note {} {seq}", context.id);
+    Some(context.desired(&key, &card::note(&key, words), false, String::new()))
 }

@@ -1,4 +1,4 @@
-//! The summary of a turn, gathered from its events as they pass: pure. Bounded, whatever an agent says.
+//! The summary of a turn, collected from its events. Pure, and bounded for any length of output.
 
 use intercom_redact::redact;
 use intercom_types::event::{AgentUpdate, Speaker};
@@ -9,18 +9,18 @@ use intercom_types::{ClearanceStatus, Event, VIA_POLICY};
 const MAX_SAID: usize = 6000;
 /// The character limit of streamed text in one message of ours.
 const MAX_TALK: usize = 2800;
-/// The most characters that a full message leaves to the next one, so that no word is torn.
+/// The limit on characters that a full message leaves for the next one, so that no word is split.
 const MAX_CARRIED: usize = 2000;
 
 #[derive(Debug, Default, PartialEq, Eq)]
 pub(super) struct TurnSummary {
     /// The last message of the agent, from its beginning.
     said: String,
-    /// Its length: there are very many small pieces.
+    /// Its length. Counted along, because a message has very many small pieces.
     chars: usize,
-    /// The message that is open, whoever speaks.
+    /// The open message of any speaker.
     open: Option<OpenMessage>,
-    /// It is still the same message of the agent.
+    /// True while the agent's last message may continue.
     speaking: bool,
     pub(super) tools: usize,
     /// Clearances that rules decided.
@@ -31,17 +31,17 @@ pub(super) struct TurnSummary {
 /// Streamed text: one message of ours, until it is full.
 #[derive(Debug, Default, PartialEq, Eq)]
 pub(super) struct StreamedText {
-    /// The event that it began with, and which piece of that it is.
+    /// The event that it began with, and the number of the piece of that event.
     seq: u64,
     piece: usize,
     text: String,
     chars: usize,
-    /// It has grown since it was last shown.
+    /// True if it has grown since it was last rendered.
     pub(super) fresh: bool,
 }
 
 impl StreamedText {
-    /// Tells it from the others of its session.
+    /// Returns a name that is unique within the session.
     pub(super) fn name(&self) -> String {
         match self.piece {
             0 => self.seq.to_string(),
@@ -53,7 +53,7 @@ impl StreamedText {
         redact(&self.text).text.into_owned()
     }
 
-    /// Full: its last word is left to the next one.
+    /// Ends this message when it is full; its last, incomplete word moves to the next one, which is returned.
     fn next(&mut self, seq: u64) -> Self {
         let near = self.text.char_indices().rev().nth(MAX_CARRIED - 1).map_or(0, |(at, _)| at);
         let tail = &self.text[near..];
@@ -66,7 +66,7 @@ impl StreamedText {
 }
 
 impl TurnSummary {
-    /// The last message, without what looks like a secret.
+    /// Returns the last message, redacted.
     pub(super) fn said(&self) -> String {
         redact(self.said.trim()).text.into_owned()
     }
@@ -83,7 +83,7 @@ impl TurnSummary {
         Some((talk.name(), talk.text()))
     }
 
-    /// Takes note of an event. `full` are the messages that have become full with it.
+    /// Applies an event. `full` receives the messages that became full with it.
     pub(super) fn apply_event(&mut self, seq: u64, event: &Event, full: &mut Vec<StreamedText>) {
         match fold(event) {
             FoldEffect::Aside => {}
@@ -109,7 +109,7 @@ impl TurnSummary {
             }
             Event::Update(message) => match message.update() {
                 Some(AgentUpdate::ToolCall { begins: true, .. }) => self.tools += 1,
-                // Our own protocol tells of a tool when it begins and when it is done.
+                // Our own protocol reports a tool at its beginning and at its end: count the end.
                 Some(AgentUpdate::Tool { status, .. })
                     if !matches!(status.as_deref(), Some("pending" | "in_progress")) =>
                 {
@@ -143,6 +143,7 @@ impl TurnSummary {
             self.said.clear();
             self.chars = 0;
         }
+        // Beyond the bound the beginning stays: a summary shows what the message says first.
         let room = MAX_SAID - self.chars;
         self.chars += push(&mut self.said, &mut text.chars(), room);
         let talk = self.talk.get_or_insert_with(|| StreamedText { seq, ..StreamedText::default() });
@@ -163,13 +164,13 @@ impl TurnSummary {
             let next = talk.next(seq);
             full.push(std::mem::replace(talk, next));
             if full.len() > 20 {
-                return; // a message of this length is for the log
+                return; // a message of this length can be read in the log
             }
         }
     }
 }
 
-/// At most `room` of them; how many there were.
+/// Appends at most `room` characters and returns their number.
 fn push(text: &mut String, more: &mut std::str::Chars<'_>, room: usize) -> usize {
     more.take(room).map(|c| text.push(c)).count()
 }

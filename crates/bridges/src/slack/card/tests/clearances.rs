@@ -7,14 +7,14 @@ fn card(with: Value) -> String {
 #[test]
 fn a_clearance_asks_with_all_that_one_needs_to_decide() {
     insta::assert_snapshot!(card(json!({"expires_at": "2026-03-04T12:30:00.000Z", "description": "To be *sure*.\n"})), @r"
-    (shop: clearance wanted, low risk: “Run the tests”)
+    (shop: clearance requested, low risk: “Run the tests”)
     # 🟢 execute · shop
     <@U1>, cy are asked
     *Run the tests*
     | *Session* fix-login · demo
     | *Tool* execute
     | *Risk* low: only tests
-    | *Why you are asked* no rule allows it
+    | *Reason for asking* no rule allows it
     > To be *sure*.
     > cargo test --workspace
     [Allow once allow !] [Always… always] [Deny deny !!] [Deny with reason… deny_reason] [Details details]
@@ -28,19 +28,19 @@ fn what_is_of_high_risk_is_confirmed_and_says_who_claims_what() {
         "title": "Clean up", "tool": null, "command": null, "file_path": "src/a_b.rs", "more_paths": ["x", "y"],
         "diff": "--- a\n+++ b\n-x <!here>\n+y\n", "hidden": ["a token"]});
     insta::assert_snapshot!(card(with), @r"
-    (shop: clearance wanted, high risk: “Clean up”)
+    (shop: clearance requested, high risk: “Clean up”)
     # 🟠 change · shop
     <@U1>, cy are asked
     *Clean up*
     | *Session* fix-login · demo
     | *Path* src/a_b.rs (+2 more)
     | *Risk* high (the agent says low): deletes, outside
-    | *Why you are asked* no rule allows it
+    | *Reason for asking* no rule allows it
     > --- a
     > +++ b
     > -x <!here>
     > +y
-    [Allow once allow ! ? Allow something of high risk? *high risk*: “Clean up”] [Always… always] [Deny deny !!] [Deny with reason… deny_reason] [Details details]
+    [Allow once allow ! ? Allow a request of high risk? *high risk*: “Clean up”] [Always… always] [Deny deny !!] [Deny with reason… deny_reason] [Details details]
     -- asked at <!date^1772625420^{time}, {date_short_pretty}|2026-03-04 11:57 UTC> -- hidden here: a token -- `clr_0123456789abcdef`
     ");
 }
@@ -165,7 +165,7 @@ fn a_question_is_asked_and_its_answer_told() {
     <@U2> is asked
     > Drop the table?
     > It is *old*.
-    [Continue continue !] [Refine… refine] [Stop stop_question !! ? Stop here? The agent is told to stop what it asks about.]
+    [Continue continue !] [Refine… refine] [Stop stop_question !! ? Stop here? The agent is told to stop.]
     -- fix-login · demo -- continuation -- asked at <!date^1772625420^{time}, {date_short_pretty}|2026-03-04 11:57 UTC> -- `qst_0123456789abcdef`
 
     (shop: ✏ Refined by bo at <!date^1772625480^{time}, {date_short_pretty}|2026-03-04 11:58 UTC>: keep a copy · delivered: Drop the table?⏎It is ∗old∗.)

@@ -43,7 +43,7 @@ fn the_status_of_a_session_tells_where_it_stands() {
     insta::assert_snapshot!(shown(&status("key", &busy)), @r"
     (shop: 🔵 *working, but quiet*)
     # shop · demo
-    🔵 *working, but quiet* · cargo test running, no CPU · since <!date^1772625000^{time}, {date_short_pretty}|2026-03-04 11:50 UTC> · it runs since <!date^1772625060^{time}, {date_short_pretty}|2026-03-04 11:51 UTC>
+    🔵 *working, but quiet* · cargo test running, no CPU · since <!date^1772625000^{time}, {date_short_pretty}|2026-03-04 11:50 UTC> · running since <!date^1772625060^{time}, {date_short_pretty}|2026-03-04 11:51 UTC>
     ▓▓▓▓░░░░░░ 5 of 12
     … 2 more above
     ✔ step 2
@@ -60,7 +60,7 @@ fn the_status_of_a_session_tells_where_it_stands() {
     | *Queue* 1 prompt queued
     | *Policy* ⚠ unenforced: it never asks
     | *Spent* 12,345 tokens, 0.42 USD
-    [Interrupt interrupt] [Stop stop !! ? Stop this session? Its agent is asked to end, and ended if it does not.]
+    [Interrupt interrupt] [Stop stop !! ? Stop this session? Its agent is asked to exit, and killed if it does not.]
     -- `ses_0123456789abcdef` -- /w/shop/ -- started at <!date^1772622000^{time}, {date_short_pretty}|2026-03-04 11:00 UTC>
     ");
 }
@@ -92,7 +92,7 @@ fn every_phase_has_its_words() {
     🔄 *stopping* · because 0
     ⏸ *parked* · because 0
     ⚫ *ended* · because 0
-    ⚪ *in a state that we do not know* · because 2
+    ⚪ *in an unknown state* · because 2
     ");
 }
 
@@ -124,18 +124,18 @@ fn a_stall_shows_what_was_done_and_ends_without_buttons() {
     assert!(calls(&json!(over)).is_empty() && values(&over).is_empty());
     assert!(values(&open).iter().all(|(_, value)| value == "ses_0123456789abcdef"));
     insta::assert_snapshot!(format!("{}\n\n{}", shown(&open), shown(&over)), @r"
-    (shop: *Stalled 7 min* (since <!date^1772625000^{time}, {date_short_pretty}|2026-03-04 11:50 UTC>); last: cargo test running, no CPU (it runs since <!date^1772625060^{time}, {date_short_pretty}|2026-03-04 11:51 UTC>))
+    (shop: *Stalled 7 min* (since <!date^1772625000^{time}, {date_short_pretty}|2026-03-04 11:50 UTC>); last: cargo test running, no CPU (running since <!date^1772625060^{time}, {date_short_pretty}|2026-03-04 11:51 UTC>))
     # 🔴 Stalled · shop
     <@U1>, please look
-    *Stalled 7 min* (since <!date^1772625000^{time}, {date_short_pretty}|2026-03-04 11:50 UTC>); last: cargo test running, no CPU (it runs since <!date^1772625060^{time}, {date_short_pretty}|2026-03-04 11:51 UTC>)
+    *Stalled 7 min* (since <!date^1772625000^{time}, {date_short_pretty}|2026-03-04 11:50 UTC>); last: cargo test running, no CPU (running since <!date^1772625060^{time}, {date_short_pretty}|2026-03-04 11:51 UTC>)
     • nudged 1/2
     • nudged 2/2: ∗wake∗
-    [Nudge nudge !] [Nudge with… nudge_with] [Interrupt interrupt] [Kill kill !! ? Kill this agent? Its process and all that it started end at once. What it has not saved is lost.] [Snooze 30 m snooze]
+    [Nudge nudge !] [Nudge with… nudge_with] [Interrupt interrupt] [Kill kill !! ? Kill this agent? Its process and all processes that it started are killed at once. Unsaved work is lost.] [Snooze 30 m snooze]
     -- fix-login · demo -- `ses_0123456789abcdef`
 
-    (shop: It is over: recovered after 2 nudges)
+    (shop: Resolved: recovered after 2 nudges)
     # ✅ No longer stalled · shop
-    It is over: recovered after 2 nudges
+    Resolved: recovered after 2 nudges
     • nudged 1/2
     • nudged 2/2: ∗wake∗
     -- fix-login · demo -- `ses_0123456789abcdef`
@@ -158,7 +158,7 @@ fn an_exit_shows_the_end_of_stderr() {
     # 💥 The agent has ended · shop
     <@U1>, please look
     *Signal 9*: killed by ana
-    The last that it wrote to stderr:
+    Last lines of stderr:
     > line 5
     > line 6
     > line 7
@@ -170,7 +170,7 @@ fn an_exit_shows_the_end_of_stderr() {
     (shop: the agent has ended. *Signal 9*: killed by ana)
     # 💥 The agent has ended · shop
     *Signal 9*: killed by ana
-    The last that it wrote to stderr:
+    Last lines of stderr:
     > line 5
     > line 6
     > line 7
@@ -200,11 +200,11 @@ fn a_turn_is_summed_up() {
     (shop: All ∗done∗.⏎See https[:]//x.example)
     > All *done*.
     > See https://x.example
-    -- turn over -- 9 tool calls, 3 allowed by rules
+    -- turn ended -- 9 tool calls, 3 allowed by rules
 
-    (shop: the turn is over)
-    The turn is over; nothing was said.
-    -- turn over -- ended by max_tokens
+    (shop: the turn has ended)
+    The turn ended without a message.
+    -- turn ended -- reason: max_tokens
 
     (shop: Looking…)
     > Looking…

@@ -17,18 +17,18 @@ fn details_tell_what_every_rule_makes_of_it() {
     | *Tool* execute
     | *Path* a.rs (+1 more)
     | *Risk* low: only tests
-    | *Why you are asked* no rule allows it
+    | *Reason for asking* no rule allows it
     *Why this risk*
     • only tests
     *Files*
     > a.rs
     > b⏎.rs
-    *What the agent says*
+    *The agent's description*
     > why
-    *What the rules say*
+    *Rules*
     ○ no rm (deny): does not match, command: it is ˋcargoˋ
     ▶ tests (ask): *decides*
-    ○ all (ask): would match, but another comes first
+    ○ all (ask): would match, but an earlier rule decides
     Now: no rule allows it
     *Command*
     > cargo test --workspace
@@ -57,9 +57,9 @@ fn forms_say_what_will_happen() {
     callback_id: always
     This request is allowed, and this rule is added:
     > allow requests beginning with `cargo test`
-    It holds for whatever it describes, in this session and in later ones, and for nothing else.
-    ⚠ What is asked for now is of *high risk*.
-    <duration: How long> 1 hour=1h, 8 hours=8h, 1 day=1d, 7 days=7d, until it is revoked=until_revoked 8h
+    The rule allows every request that it describes, in this session and in later ones.
+    ⚠ The current request is of *high risk*.
+    <duration: How long> 1 hour=1h, 8 hours=8h, 1 day=1d, 7 days=7d, until revoked=until_revoked 8h
 
     title: Deny with reason
     submit: Deny
@@ -67,7 +67,7 @@ fn forms_say_what_will_happen() {
     private_metadata: clr_0123456789abcdef
     callback_id: deny_reason
     *“Run the tests”*
-    <reason: Why not? The agent reads it.>
+    <reason: Reason, for the agent>
 
     title: Refine
     submit: Send
@@ -84,35 +84,35 @@ fn forms_say_what_will_happen() {
     private_metadata: ses_0123456789abcdef
     callback_id: nudge_with
     To fix-login · demo
-    <message: What should it be told?>
+    <message: Message to the agent>
 
     title: Send to agent
     submit: Send
     close: Cancel
     callback_id: send
-    <session: To which session?> shop · fix-login · demo=ses_0123456789abcdef ses_0123456789abcdef
-    <text: What?>  do it
+    <session: Session> shop · fix-login · demo=ses_0123456789abcdef ses_0123456789abcdef
+    <text: Prompt>  do it
     now
 
     title: Send to agent
     close: Close
     callback_id: send
-    No session is running: there is nobody to send it to.
+    No session is running.
 
-    (What you can say to intercom)
+    (Commands of intercom)
     # intercom
-    *Anywhere*, and only you see the answer:
-    • `/intercom ls` – the sessions; `/intercom status [session]` – one of them
-    • `/intercom start &lt;agent&gt; [in &lt;workspace&gt;] &lt;prompt&gt;` – start one
-    • `/intercom send &lt;session&gt; &lt;text&gt;`, `nudge`, `stop` – steer one
+    *Anywhere*; only you see the answer:
+    • `/intercom ls` – list sessions; `/intercom status [session]` – show one
+    • `/intercom start &lt;agent&gt; [in &lt;workspace&gt;] &lt;prompt&gt;` – start a session
+    • `/intercom send &lt;session&gt; &lt;text&gt;`, `nudge`, `stop` – steer a session
     • `/intercom clearances`, `policy`, `whoami`, `help`
-    *In the thread of a session*, whatever you write is a prompt to its agent. These words, when they are all you write, do something else:
-    • `approve`, `deny &lt;reason&gt;`, `always` – decide what it asks for
+    *In the thread of a session*, a message is a prompt to its agent, unless it is exactly one of these commands:
+    • `approve`, `deny &lt;reason&gt;`, `always` – decide its clearance
     • `continue`, `refine &lt;text&gt;` – answer its question
-    • `nudge`, `nudge: &lt;text&gt;`, `interrupt`, `stop` – wake it, end its turn, end the session
-    • `status`, `queue` – see how it stands, and what waits for it
-    • `verbosity quiet`, `normal` or `stream` – how much this thread tells
-    -- The home of this app shows everything that waits for you.
+    • `nudge`, `nudge: &lt;text&gt;`, `interrupt`, `stop` – wake the agent, end its turn, stop the session
+    • `status`, `queue` – show its state, or its queued prompts
+    • `verbosity quiet`, `normal` or `stream` – set how much this thread shows
+    -- The Home tab of this app shows everything that is waiting for you.
     ");
 }
 
@@ -152,7 +152,7 @@ fn the_home_shows_first_what_waits_for_you() {
     [Allow once allow !] [Deny deny !!] [Details details]
     ❓ Drop the table?⏎It is ∗old∗.
     shop · fix-login · asked at <!date^1772625420^{time}, {date_short_pretty}|2026-03-04 11:57 UTC>
-    [Continue continue !] [Refine… refine] [Stop stop_question !! ? Stop here? The agent is told to stop what it asks about.]
+    [Continue continue !] [Refine… refine] [Stop stop_question !! ? Stop here? The agent is told to stop.]
     # Sessions
     *shop* · demo · fix-login
     🙋 *waiting for you* · 2 clearances
@@ -161,11 +161,11 @@ fn the_home_shows_first_what_waits_for_you() {
     *shop* · demo · two
     ⚫ *ended* · stopped by ana · <!date^1772622000^{time}, {date_short_pretty}|2026-03-04 11:00 UTC>
     ----
-    *Start one:* `/intercom start &lt;agent&gt; [in &lt;workspace&gt;] &lt;prompt&gt;`
-    `/intercom help` tells the rest.
+    *Start a session:* `/intercom start &lt;agent&gt; [in &lt;workspace&gt;] &lt;prompt&gt;`
+    `/intercom help` lists all commands.
     ");
     insta::assert_snapshot!(shown(&home(&sessions, &clearances, &[], None)), @r"
-    👋 Hello! This app shows coding agents to the people who run them; ask one of these to add you as an operator.
+    👋 This app shows coding agents to the people who run them. To use it, ask one of them to add you as an operator.
     ");
 }
 
