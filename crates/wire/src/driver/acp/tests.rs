@@ -210,7 +210,7 @@ fn what_is_remembered_is_stored_side_by_side_as_in_earlier_releases() {
     let mut talk = Talk::new();
     talk.driver.restore(&Json::of(&stored));
     assert_eq!(serde_json::to_value(&talk.driver.memory).unwrap(), stored);
-    let AgentSession { id, earlier, explicit, replaying } = &talk.driver.memory.session.id;
+    let AgentSession { id, earlier, explicit, replaying } = &talk.driver.memory.session;
     assert_eq!(
         (id.as_deref(), earlier.as_deref(), explicit, replaying),
         (Some("acp-1"), Some("acp-0"), &true, &true)
