@@ -24,13 +24,13 @@ mod demo;
 mod port;
 
 use intercom_bridges::acp::AcpBridge;
-use intercom_bridges::api::{ApiBridge, NoConsole, serve};
+use intercom_bridges::api::{ApiBridge, serve};
 use intercom_bridges::health::HealthRegistry;
 use intercom_bridges::slack::SlackBridge;
 use intercom_bridges::webhook::WebhookSender;
 use intercom_daemon::config::{Config, DaemonPaths, OnStop};
 pub(crate) use intercom_daemon::ops::ConfigReader;
-use intercom_daemon::ops::Operations;
+use intercom_daemon::ops::{NoConsole, Operations};
 use intercom_daemon::supervisor::{RecoveryReport, Supervisor};
 use intercom_host as host;
 use intercom_host::socket;
@@ -105,7 +105,7 @@ async fn run(options: ServeOptions) -> anyhow::Result<()> {
     let ops = Operations::new(supervisor.clone(), bell.clone(), read_config);
     let api = ApiBridge::open(ops.clone(), conditions.clone(), token, closing.clone()).await?;
     let start_recorded = ops.record_start().await;
-    let port = port::open(&supervisor.config().api, taken_port, &api).await?;
+    let port = port::open(&supervisor.config().api, taken_port, &ops).await?;
     let webhook = WebhookSender::open(&supervisor.config(), supervisor.store().clone(), bell.clone())?;
     // Before the daemon can be reached, because an earlier daemon's file is outdated.
     write_about(&paths, port.url().as_deref());
@@ -124,12 +124,12 @@ async fn run(options: ServeOptions) -> anyhow::Result<()> {
         PortOpening::Off => None,
         PortOpening::Taken(taken) => {
             let missing = no_console(&taken, &paths);
-            api.set_console_unavailable(missing.clone());
+            ops.set_console_unavailable(missing.clone());
             Some(missing)
         }
         PortOpening::Port(port) => {
             tracing::info!(url = port.url(), "the API has a port");
-            api.set_console_url(port.url());
+            ops.set_console_url(port.url());
             servers.spawn(serve::tcp(port.listener, port.tls, router.clone(), closing.clone()));
             None
         }
@@ -147,7 +147,7 @@ async fn run(options: ServeOptions) -> anyhow::Result<()> {
     tracing::info!(socket = %paths.socket.display(), pid = std::process::id(), "intercom is ready");
 
     match missing {
-        None => greet(&api),
+        None => greet(&ops),
         Some(missing) => say(&format!("\nThere is no console: {missing}\n")),
     }
     let guide = if demo { Some(demo::start(&supervisor, &bell, &paths.socket).await?) } else { None };
@@ -251,12 +251,11 @@ fn recovered_sessions(
     Ok(())
 }
 
-/// Prints the console's address; on a terminal with a link that signs in. Such a link is for the person at the
-/// terminal, and is never written into a file, a pipe or the journal, which others may read: there, `intercom open`
-/// makes one.
-fn greet(api: &ApiBridge) {
-    let Some(url) = api.console_url() else { return };
-    let link = std::io::stderr().is_terminal().then(|| api.first_link()).flatten();
+/// Where the console is; on a terminal with a way in. A link that signs somebody in is for the person who sits there, and is never
+/// written into a file, a pipe or the journal, which others may read: there, `intercom open` makes one.
+fn greet(ops: &Operations) {
+    let Some(url) = ops.console_url() else { return };
+    let link = std::io::stderr().is_terminal().then(|| ops.first_link()).flatten();
     match link {
         // On a line of its own, so that it fits 80 columns and a double click selects all of it.
         Some(link) => say(&format!(

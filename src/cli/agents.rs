@@ -5,16 +5,14 @@ mod config_file;
 mod install;
 mod registry;
 
-use serde::Deserialize;
-use serde_json::Value;
-
 use super::client::DaemonListing;
 use super::failure::CliFailure;
 use super::table::{TerminalCell, TerminalColumnFit, TerminalTable};
 use super::transport::{Transport, is_listening};
-use super::{CliContext, json_text, output};
+use super::{CliContext, output};
 use intercom_daemon::config;
 use intercom_daemon::ops::agents_of;
+use intercom_types::ListedAgent;
 
 /// List the agent profiles that the daemon knows, or add one
 #[derive(Debug, clap::Args)]
@@ -32,15 +30,6 @@ pub(super) struct AgentsArgs {
 #[derive(Debug, clap::Subcommand)]
 enum AgentProfileCommand {
     Add(add::AddAgentArgs),
-}
-
-#[derive(Debug, Deserialize)]
-struct Profile {
-    name: String,
-    description: Option<String>,
-    command: Option<Value>,
-    protocol: Option<String>,
-    availability: Option<String>,
 }
 
 pub(super) async fn run(args: AgentsArgs, cx: &CliContext) -> anyhow::Result<()> {
@@ -71,19 +60,19 @@ async fn list(cx: &CliContext) -> anyhow::Result<()> {
     let mut table = TerminalTable::new(&["NAME", "PROTOCOL", "INSTALLED", "COMMAND", "DESCRIPTION"])
         .fit(&["NAME", "PROTOCOL", "INSTALLED"], TerminalColumnFit::Whole)
         .fit(&["COMMAND"], TerminalColumnFit::CutMiddle);
-    for profile in list.items::<Profile>()? {
-        let installed = match profile.availability.as_deref() {
-            Some("built_in" | "installed") => "yes",
-            Some("on_demand") => "when run",
-            Some("missing") => "no",
+    for agent in list.items::<ListedAgent>()? {
+        let installed = match agent.availability.as_str() {
+            "built_in" | "installed" => "yes",
+            "on_demand" => "when run",
+            "missing" => "no",
             _ => "-",
         };
         table.row([
-            TerminalCell::new(&profile.name),
-            TerminalCell::new(profile.protocol.as_deref().unwrap_or("-")),
+            TerminalCell::new(&agent.name),
+            TerminalCell::new(&agent.protocol),
             TerminalCell::new(installed),
-            TerminalCell::new(&json_text::list(profile.command.as_ref()).unwrap_or_default()),
-            TerminalCell::new(profile.description.as_deref().unwrap_or_default()),
+            TerminalCell::new(&agent.command),
+            TerminalCell::new(agent.description.as_deref().unwrap_or_default()),
         ]);
     }
     cx.table(&table, "no profiles; the configuration file names them under [agents]")

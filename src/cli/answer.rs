@@ -1,14 +1,13 @@
 //! `intercom answer`: answers an agent's question.
 
 use clap::builder::{PossibleValue, PossibleValuesParser, TypedValueParser};
-use serde::Deserialize;
 use serde_json::json;
 
 use super::failure::{CliFailure, DaemonRefusal};
 use super::url::url;
 use super::{CliContext, decide, send};
 use intercom_types::text::{clean, short};
-use intercom_types::{Answer, Question, QuestionAnswer};
+use intercom_types::{Answer, ErrorAttachment, Question, QuestionAnswer};
 
 /// Answer an agent's question
 #[derive(Debug, clap::Args)]
@@ -72,18 +71,12 @@ pub(super) async fn run(args: AnswerArgs, cx: &CliContext) -> anyhow::Result<()>
 
 /// Adds to the error of a late answer the ways to act now. The error says who answered and when.
 fn explain(error: anyhow::Error, cx: &CliContext) -> anyhow::Error {
-    #[derive(Deserialize)]
-    struct AnsweredQuestion {
-        question: Question,
-    }
     let refusal = match error.downcast::<DaemonRefusal>() {
         Ok(refusal) if refusal.code == "already_decided" => refusal,
         Ok(refusal) => return refusal.into(),
         Err(error) => return error,
     };
-    let Ok(AnsweredQuestion { question }) = serde_json::from_str(&refusal.body) else {
-        return refusal.into();
-    };
+    let Some(ErrorAttachment::Question(question)) = &refusal.attached else { return refusal.into() };
     let (session, call) = (question.session_label(), &cx.command_prefix);
     let hint = format!("an answer cannot be changed; `{call} send {session} TEXT` can tell the agent more");
     refusal.hint(hint).into()

@@ -3,7 +3,6 @@
 mod sentence;
 
 use anyhow::bail;
-use serde::Deserialize;
 use serde_json::Value;
 use serde_json::value::RawValue;
 
@@ -12,11 +11,13 @@ use super::failure::CliFailure;
 use super::gutter::wrapped;
 use super::session_names::SessionNames;
 use super::terminal::{TerminalStyle, stdout_size};
-use super::time::{date_time_zone, parse_shown};
+use super::time::{parse_shown, show_time};
 use super::url::url;
 use super::{CliContext, non_empty_id, output};
 use intercom_types::text::{clean, columns, plural, short};
-use intercom_types::{AGENT_PREFIX, Time, VIA_POLICY, parse_duration};
+use intercom_types::{
+    AGENT_PREFIX, Actor, AuditPage, AuditProblem, AuditRow, AuditVerdict, Time, VIA_POLICY, parse_duration,
+};
 
 const PAGE: &str = "1000";
 const GRANT: &str = "grt_";
@@ -44,23 +45,6 @@ pub(super) struct AuditArgs {
     verify: bool,
 }
 
-#[derive(Deserialize)]
-struct Page {
-    items: Vec<Box<RawValue>>,
-    next: Option<u64>,
-}
-
-#[derive(Debug, Deserialize)]
-struct Row {
-    n: u64,
-    at: String,
-    action: String,
-    by: String,
-    actor: Option<String>,
-    session: Option<String>,
-    data: Value,
-}
-
 pub(super) async fn run(args: AuditArgs, cx: &CliContext) -> anyhow::Result<()> {
     if args.verify {
         return verify(cx).await;
@@ -72,15 +56,16 @@ pub(super) async fn run(args: AuditArgs, cx: &CliContext) -> anyhow::Result<()> 
         let mut query = vec![("after", after.as_str()), ("limit", PAGE)];
         query.extend(since.as_deref().map(|since| ("since", since)));
         query.extend(args.session.as_deref().map(|session| ("session", session)));
-        let page: Page = cx.client.get(&url(&["audit"], &query)).await?.parse()?;
+        let page: AuditPage<Box<RawValue>> = cx.client.get(&url(&["audit"], &query)).await?.parse()?;
         let mut text = String::new();
         for item in &page.items {
             if cx.json {
                 text.push_str(item.get());
             } else {
-                let row = parse(item.get())?;
-                note(&row, &mut names);
-                text.push_str(&line(&row, &names, cx));
+                let row: AuditRow = parse(item.get())?;
+                let data: Value = parse(row.data.as_str())?;
+                note(&row, &data, &mut names);
+                text.push_str(&line(&row, &data, &names, cx));
             }
             text.push('\n');
         }
@@ -111,65 +96,47 @@ pub(super) fn moment(text: &str) -> anyhow::Result<String> {
     }
 }
 
-fn line(row: &Row, names: &SessionNames, cx: &CliContext) -> String {
-    let head = format!("{:>6}  {}  ", row.n, date_time_zone(&row.at));
+fn line(row: &AuditRow, data: &Value, names: &SessionNames, cx: &CliContext) -> String {
+    let head = format!("{:>6}  {}  ", row.n, show_time(row.at));
     let session = row.session.as_deref().map(|id| format!(" {}", names.label(id))).unwrap_or_default();
-    let about = sentence::about(&row.action, &row.data).map(|about| format!(": {about}")).unwrap_or_default();
-    let text = format!("{}{session} by {}{about}", clean(&row.action), row.actor(names));
+    let about = sentence::about(&row.action, data).map(|about| format!(": {about}")).unwrap_or_default();
+    let text = format!("{}{session} by {}{about}", clean(&row.action), actor(row, data, names));
     let width = stdout_size().map(|size| size.columns);
     cx.paint.style(TerminalStyle::Dim, &head) + &wrapped(&text, columns(&head), INDENT, width)
 }
 
-/// Records the names in a row, because the sessions of old rows may have been removed.
-fn note(row: &Row, names: &mut SessionNames) {
-    let name = row.data.get("name").and_then(Value::as_str).filter(|_| row.action.starts_with("session."));
+/// Sessions that are gone by now are named by their rows.
+fn note(row: &AuditRow, data: &Value, names: &mut SessionNames) {
+    let name = data.get("name").and_then(Value::as_str).filter(|_| row.action.starts_with("session."));
     if let (Some(session), Some(name)) = (&row.session, name) {
         names.set_name(session, name);
     }
 }
 
-impl Row {
-    /// Returns `person ana (slack)`, `rule tests`, `agent of shop` or `intercom`.
-    fn actor(&self, names: &SessionNames) -> String {
-        let via = self.data.get("via").and_then(Value::as_str);
-        match self.actor.as_deref() {
-            Some("agent") => {
-                let session = self.by.strip_prefix(AGENT_PREFIX).unwrap_or(&self.by);
-                format!("{AGENT_PREFIX}{}", names.label(session))
-            }
-            Some("person") => {
-                let via = via.map(|via| format!(" ({})", clean(via))).unwrap_or_default();
-                format!("person {}{via}", clean(&self.by))
-            }
-            // A grant is a rule without a name of its own.
-            Some("rule") if self.by.starts_with(GRANT) => format!("grant {}", short(&self.by)),
-            Some("rule") if self.by != VIA_POLICY => format!("rule {}", clean(&self.by)),
-            _ => clean(&self.by),
+/// `person ana (slack)`, `rule tests`, `agent of shop`, `intercom`.
+fn actor(row: &AuditRow, data: &Value, names: &SessionNames) -> String {
+    match row.actor.known() {
+        Some(Actor::Agent) => {
+            let session = row.by.strip_prefix(AGENT_PREFIX).unwrap_or(&row.by);
+            format!("{AGENT_PREFIX}{}", names.label(session))
         }
+        Some(Actor::Person) => {
+            let via = data.get("via").and_then(Value::as_str);
+            let via = via.map(|via| format!(" ({})", clean(via))).unwrap_or_default();
+            format!("person {}{via}", clean(&row.by))
+        }
+        // What somebody allowed always is a rule without a name of its own.
+        Some(Actor::Rule) if row.by.starts_with(GRANT) => format!("grant {}", short(&row.by)),
+        Some(Actor::Rule) if row.by != VIA_POLICY => format!("rule {}", clean(&row.by)),
+        _ => clean(&row.by),
     }
 }
 
 async fn verify(cx: &CliContext) -> anyhow::Result<()> {
-    #[derive(Deserialize)]
-    struct AuditVerdict {
-        whole: bool,
-        rows: u64,
-        head: String,
-        problems: Vec<AuditChainProblem>,
-        #[serde(default)]
-        notes: Vec<AuditChainProblem>,
-        #[serde(default)]
-        anchors: usize,
-    }
-    #[derive(Deserialize)]
-    struct AuditChainProblem {
-        n: u64,
-        what: String,
-    }
     let answer = cx.client.get(&url(&["audit", "verify"], &[])).await?;
     let AuditVerdict { whole, rows, head, problems, notes, anchors } = answer.parse()?;
     cx.print_answer(&answer, || {
-        let line = |problem: &AuditChainProblem| format!("row {}: {}", problem.n, clean(&problem.what));
+        let line = |problem: &AuditProblem| format!("row {}: {}", problem.n, clean(&problem.what));
         let mut lines: Vec<String> = problems.iter().chain(&notes).map(line).collect();
         if whole {
             let rows = plural(usize::try_from(rows).unwrap_or(usize::MAX), "row");

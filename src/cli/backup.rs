@@ -5,7 +5,6 @@ use std::path::PathBuf;
 use std::time::Duration;
 
 use anyhow::Context as _;
-use serde::Deserialize;
 use serde_json::json;
 
 use super::client::DaemonAnswer;
@@ -13,6 +12,7 @@ use super::failure::CliFailure;
 use super::url::url;
 use super::{CliContext, output};
 use intercom_types::text::clean;
+use intercom_types::{BackupProgress, BackupRequest, BackupResult, BackupState};
 
 /// The interval between two progress updates.
 const SHOW_EVERY: Duration = Duration::from_millis(250);
@@ -39,31 +39,15 @@ pub(super) async fn run(args: BackupArgs, cx: &CliContext) -> anyhow::Result<()>
             .hint("--force replaces it")
             .into());
     }
-    let path = file.to_str().context("the path is not UTF-8")?;
-    let answer = copy(cx, &json!({ "path": path, "replace": args.force })).await?;
+    let path = file.to_str().context("the path is not UTF-8")?.into();
+    let answer = copy(cx, &json!(BackupRequest { path, replace: args.force })).await?;
     cx.print_answer(&answer, || {
-        let Backup { bytes } = answer.parse()?;
+        let BackupResult { bytes, .. } = answer.parse()?;
         Ok(format!("{} ({bytes} bytes)", clean(&file.to_string_lossy())))
     })
 }
 
-#[derive(Debug, Deserialize)]
-struct Backup {
-    bytes: u64,
-}
-
-#[derive(Debug, Deserialize)]
-struct BackupRunState {
-    running: Option<Progress>,
-}
-
-#[derive(Debug, Deserialize)]
-struct Progress {
-    copied_bytes: u64,
-    total_bytes: u64,
-}
-
-/// Waits for the copy and shows its progress on a terminal. The daemon cancels the copy when this connection ends.
+/// Waits for the copy and shows on a terminal how far it is. The daemon gives the copy up when this connection ends.
 async fn copy(cx: &CliContext, body: &serde_json::Value) -> anyhow::Result<DaemonAnswer> {
     let url = url(&["backup"], &[]);
     let mut copying = std::pin::pin!(cx.client.post(&url, body));
@@ -75,25 +59,19 @@ async fn copy(cx: &CliContext, body: &serde_json::Value) -> anyhow::Result<Daemo
             output::replace_line("");
             return answer;
         }
-        // A backup must not fail because its progress cannot be read.
-        let state = cx.client.get(&url).await.ok().and_then(|answer| answer.parse::<BackupRunState>().ok());
+        // Not knowing how far it is does not make the backup fail.
+        let state = cx.client.get(&url).await.ok().and_then(|answer| answer.parse::<BackupState>().ok());
         if let Some(progress) = state.and_then(|state| state.running) {
-            output::replace_line(&progress.line());
+            output::replace_line(&line(&progress));
         }
     }
 }
 
-impl Progress {
-    /// Returns the progress: `copying: 350 of 1000 MiB (35 %)`.
-    fn line(&self) -> String {
-        const MIB: u64 = 1024 * 1024;
-        let percent = self.copied_bytes.saturating_mul(100).checked_div(self.total_bytes).unwrap_or(0);
-        format!(
-            "copying: {} of {} MiB ({percent} %)",
-            self.copied_bytes / MIB,
-            self.total_bytes.div_ceil(MIB)
-        )
-    }
+/// `copying: 350 of 1000 MiB (35 %)`
+fn line(&BackupProgress { copied_bytes, total_bytes, .. }: &BackupProgress) -> String {
+    const MIB: u64 = 1024 * 1024;
+    let percent = copied_bytes.saturating_mul(100).checked_div(total_bytes).unwrap_or(0);
+    format!("copying: {} of {} MiB ({percent} %)", copied_bytes / MIB, total_bytes.div_ceil(MIB))
 }
 
 #[cfg(test)]
@@ -102,7 +80,9 @@ mod tests {
 
     #[test]
     fn the_progress_says_how_much_is_copied() {
-        let line = |copied_bytes, total_bytes| Progress { copied_bytes, total_bytes }.line();
+        let line = |copied_bytes, total_bytes| {
+            line(&BackupProgress { path: "copy.db".into(), copied_bytes, total_bytes })
+        };
         assert_eq!(line(350 << 20, 1000 << 20), "copying: 350 of 1000 MiB (35 %)");
         assert_eq!(line(0, 0), "copying: 0 of 0 MiB (0 %)");
     }

@@ -15,7 +15,7 @@ use std::time::Duration;
 use nix::sys::resource::{Resource, getrlimit};
 use nix::sys::statvfs::statvfs;
 use nix::unistd::{Uid, User};
-use serde::{Deserialize, Serialize};
+use serde::Serialize;
 
 use super::CliContext;
 use super::failure::CliFailure;
@@ -26,6 +26,7 @@ use intercom_daemon::config::{self, Config, DaemonPaths};
 use intercom_host as host;
 use intercom_host::socket;
 use intercom_types::text::clean;
+use intercom_types::{Health, HealthDetails};
 
 pub(super) use self::audit::audit;
 pub(super) use self::capacity::capacity;
@@ -143,21 +144,6 @@ pub(super) async fn remote_daemon(remote: &RemoteDaemon, cx: &CliContext) -> Che
 }
 
 async fn health(place: &str, hint: &str, cx: &CliContext) -> Check {
-    #[derive(Deserialize)]
-    struct Health {
-        status: Option<String>,
-        version: Option<String>,
-        #[serde(default)]
-        quarantined_lines: u64,
-        #[serde(default)]
-        warnings: Vec<String>,
-        you: Option<HealthCaller>,
-    }
-    #[derive(Deserialize)]
-    struct HealthCaller {
-        name: String,
-        role: String,
-    }
     let asked = tokio::time::timeout(Duration::from_secs(5), cx.client.get(&url(&["health"], &[]))).await;
     let health = match asked {
         Ok(Ok(answer)) => answer.parse::<Health>(),
@@ -166,17 +152,15 @@ async fn health(place: &str, hint: &str, cx: &CliContext) -> Check {
     };
     let ours = env!("CARGO_PKG_VERSION");
     match health {
-        Ok(Health { you: None, .. }) => {
-            Check::wrong("daemon", format!("{place}: it does not accept you"), hint)
+        Ok(Health { more: None, .. }) => {
+            Check::wrong("daemon", format!("{place}: it does not know you"), hint)
         }
-        Ok(Health { quarantined_lines: lines @ 1.., .. }) => Check::wrong(
+        Ok(Health { more: Some(HealthDetails { quarantined_lines: lines @ 1.., .. }), .. }) => Check::wrong(
             "daemon",
             format!("{place}: it failed at {lines} lines of agents and rejected them"),
             "please report this bug, with the `line.rejected` events that say \"intercom failed\" (`intercom logs`)",
         ),
-        Ok(Health { status, version, warnings, you: Some(you), .. }) => {
-            let version = version.unwrap_or_else(|| "of unknown version".to_owned());
-            let status = status.unwrap_or_default();
+        Ok(Health { status, version, more: Some(HealthDetails { warnings, you, .. }) }) => {
             let detail = format!("{version} {place}: {status}, you are {} ({})", you.name, you.role);
             if !warnings.is_empty() {
                 Check::warning("daemon", format!("{detail}; {}", warnings.join("; ")), hint)
@@ -196,14 +180,9 @@ async fn health(place: &str, hint: &str, cx: &CliContext) -> Check {
 
 /// Prints the daemon's warnings, for commands that people use first.
 pub(super) async fn tell_warnings(cx: &CliContext) {
-    #[derive(Deserialize)]
-    struct Health {
-        #[serde(default)]
-        warnings: Vec<String>,
-    }
     let answer = cx.client.get(&url(&["health"], &[])).await.ok();
     let Some(Ok(health)) = answer.map(|answer| answer.parse::<Health>()) else { return };
-    for warning in health.warnings {
+    for warning in health.more.into_iter().flat_map(|more| more.warnings) {
         output::advise(&format!("warning: {}", clean(&warning)));
     }
 }

@@ -12,7 +12,6 @@ use hyper::header::{ACCEPT, AUTHORIZATION, CONTENT_TYPE, HOST};
 use hyper::{Method, Request, Response};
 use hyper_util::rt::TokioIo;
 use serde::de::DeserializeOwned;
-use serde::{Deserialize, Serialize};
 use serde_json::Value;
 use serde_json::value::RawValue;
 use tokio::task::JoinSet;
@@ -21,6 +20,7 @@ use super::failure::{CliFailure, DaemonRefusal};
 use super::lost_daemon;
 use super::transport::Transport;
 use super::url::url;
+use intercom_types::List;
 
 /// The time limit of a read. Commands have none, because they may take long.
 const READ_LIMIT: Duration = Duration::from_secs(30);
@@ -56,11 +56,7 @@ pub(super) struct DaemonListing {
     pub(super) body: String,
 }
 
-#[derive(Deserialize, Serialize)]
-struct Page {
-    items: Vec<Box<RawValue>>,
-    next: Option<Value>,
-}
+type Page = List<Box<RawValue>>;
 
 impl DaemonListing {
     pub(super) fn items<T: DeserializeOwned>(&self) -> anyhow::Result<Vec<T>> {
@@ -112,17 +108,17 @@ impl DaemonClient {
     ) -> anyhow::Result<DaemonListing> {
         let first = self.get(&url(segments, &[query, &[("limit", PAGE)]].concat())).await?;
         let Page { mut items, next } = first.parse()?;
-        let Some(mut next) = cursor(next) else { return Ok(DaemonListing { body: first.body }) };
+        let Some(mut next) = next else { return Ok(DaemonListing { body: first.body }) };
         loop {
             let query = [query, &[("limit", PAGE), ("cursor", &next)]].concat();
             let page: Page = self.get(&url(segments, &query)).await?.parse()?;
             items.extend(page.items);
-            match cursor(page.next) {
+            match page.next {
                 Some(further) => next = further,
                 None => break,
             }
         }
-        Ok(DaemonListing { body: serde_json::to_string(&Page { items, next: None })? })
+        Ok(DaemonListing { body: serde_json::to_string(&Page::whole(items))? })
     }
 
     /// Sends a request and reads the whole answer; a refusal is an error.
@@ -205,14 +201,6 @@ impl fmt::Display for BrokenConnection {
 }
 
 impl std::error::Error for BrokenConnection {}
-
-fn cursor(next: Option<Value>) -> Option<String> {
-    match next? {
-        Value::Null => None,
-        Value::String(text) => Some(text),
-        other => Some(other.to_string()),
-    }
-}
 
 #[cfg(test)]
 mod tests {

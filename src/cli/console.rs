@@ -1,6 +1,5 @@
 //! `intercom console`: a link to the web console.
 
-use serde::Deserialize;
 use serde_json::json;
 
 use super::client::DaemonAnswer;
@@ -9,6 +8,7 @@ use super::failure::DaemonRefusal;
 use super::url::url;
 use super::{CliContext, output};
 use intercom_daemon::config;
+use intercom_types::ConsoleCode;
 use intercom_types::text::clean;
 
 /// Print a link that opens the web console, signed in; it works once
@@ -48,11 +48,7 @@ pub(super) async fn say_if_missing(cx: &CliContext) {
 }
 
 pub(super) async fn link(cx: &CliContext) -> anyhow::Result<SignInLink> {
-    #[derive(Deserialize)]
-    struct ConsoleCodeAnswer {
-        url: String,
-    }
     let answer = cx.client.post(&url(&["web", "codes"], &[]), &json!({})).await?;
-    let ConsoleCodeAnswer { url } = answer.parse()?;
+    let ConsoleCode { url, .. } = answer.parse()?;
     Ok(SignInLink { url, answer })
 }

@@ -1,6 +1,5 @@
 //! The common part of `approve` and `deny`.
 
-use serde::Deserialize;
 use serde_json::json;
 
 use super::clearances::choices;
@@ -11,7 +10,7 @@ use super::terminal::stdout_size;
 use super::url::url;
 use super::{CliContext, output};
 use intercom_types::text::{clean, columns, short};
-use intercom_types::{Clearance, Decision, Delivery, Quorum};
+use intercom_types::{Clearance, Decision, Delivery, ErrorAttachment, Quorum};
 
 /// Decides each clearance. For one, the daemon's answer is printed; of several, each is reported, and one failure fails
 /// the command.
@@ -125,7 +124,7 @@ async fn explain(cx: &CliContext, id: &str, error: anyhow::Error) -> anyhow::Err
                 _ => refusal.into(),
             }
         }
-        "already_decided" => match hint_after_decision(&refusal.body, cx) {
+        "already_decided" => match hint_after_decision(&refusal, cx) {
             Some(hint) => refusal.hint(hint).into(),
             None => refusal.into(),
         },
@@ -133,13 +132,9 @@ async fn explain(cx: &CliContext, id: &str, error: anyhow::Error) -> anyhow::Err
     }
 }
 
-/// Returns the ways to act after a decision that cannot be changed. The error says who decided what and when.
-fn hint_after_decision(body: &str, cx: &CliContext) -> Option<String> {
-    #[derive(Deserialize)]
-    struct DecidedClearance {
-        clearance: Clearance,
-    }
-    let DecidedClearance { clearance } = serde_json::from_str(body).ok()?;
+/// The ways to act after a decision that cannot be changed. The error says who decided what and when.
+fn hint_after_decision(refusal: &DaemonRefusal, cx: &CliContext) -> Option<String> {
+    let Some(ErrorAttachment::Clearance(clearance)) = &refusal.attached else { return None };
     let (session, call) = (clearance.session_label(), &cx.command_prefix);
     Some(match clearance.status.as_str() {
         "approved" => format!(

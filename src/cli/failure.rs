@@ -3,7 +3,6 @@
 use std::fmt;
 use std::process::ExitCode;
 
-use serde::Deserialize;
 use serde_json::json;
 
 use super::ctrl_c::{self, InterruptedByUser};
@@ -12,8 +11,8 @@ use super::output::{self, StdoutClosed};
 use super::terminal::{Paint, TerminalStyle, stderr_columns};
 use super::time::local_times;
 use super::{CliContext, shell_variables};
-use intercom_types::Session;
 use intercom_types::text::clean;
+use intercom_types::{ErrorAttachment, ErrorBody, ErrorDetail, Session};
 
 /// An error that we found ourselves.
 #[derive(Debug)]
@@ -70,6 +69,8 @@ impl std::error::Error for CliFailure {}
 pub(super) struct DaemonRefusal {
     pub(super) status: u16,
     pub(super) code: String,
+    /// The thing that it is about, as far as this version knows it.
+    pub(super) attached: Option<ErrorAttachment>,
     pub(super) body: String,
     message: String,
     hint: Option<String>,
@@ -78,26 +79,24 @@ pub(super) struct DaemonRefusal {
 impl DaemonRefusal {
     /// Reads `{"error": {code, message, hint}}`; any other body becomes the message, as far as possible.
     pub(super) fn new(status: u16, body: String) -> Self {
-        #[derive(Deserialize)]
-        struct RefusalBody {
-            error: RefusalDetail,
-        }
-        #[derive(Deserialize)]
-        struct RefusalDetail {
-            code: String,
-            message: String,
-            hint: Option<String>,
-        }
-        if let Ok(RefusalBody { error: RefusalDetail { code, message, hint } }) = serde_json::from_str(&body)
+        if let Ok(ErrorBody { attached, error: ErrorDetail { code, message, hint } }) =
+            serde_json::from_str(&body)
         {
-            return Self { status, code, body, message, hint };
+            return Self {
+                status,
+                code: code.into_owned(),
+                attached: attached.map(|attached| *attached),
+                body,
+                message,
+                hint,
+            };
         }
         let mut message = format!("the daemon answered with status {status}");
         let said = clean(body.trim());
         if !said.is_empty() {
             message = format!("{message}: {said}");
         }
-        Self { status, code: String::new(), body, message, hint: None }
+        Self { status, code: String::new(), attached: None, body, message, hint: None }
     }
 
     pub(super) fn hint(mut self, hint: impl Into<String>) -> Self {

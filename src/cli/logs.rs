@@ -4,7 +4,6 @@ use std::collections::VecDeque;
 use std::time::Duration;
 
 use jiff::Timestamp;
-use serde::Deserialize;
 use serde_json::value::RawValue;
 use tokio::time::timeout;
 
@@ -15,7 +14,7 @@ use super::time::date_time;
 use super::url::url;
 use super::{CliContext, ctrl_c, output};
 use intercom_types::text::clean;
-use intercom_types::{Event, Phase, ReceivedEvent, Session};
+use intercom_types::{Event, EventPage, Phase, ReceivedEvent, Session};
 
 /// Print the log of a session
 #[derive(Debug, clap::Args)]
@@ -63,16 +62,10 @@ const END_RECHECK: Duration = Duration::from_secs(1);
 /// The time after which a word without a continuation is printed without waiting for its end.
 const WORD_TIMEOUT: Duration = Duration::from_millis(300);
 
-#[derive(Deserialize)]
-struct Page {
-    items: Vec<Box<RawValue>>,
-    next: Option<u64>,
-}
+type Page = EventPage<Box<RawValue>>;
 
-impl Page {
-    fn events(&self) -> Result<Vec<ReceivedEvent>, serde_json::Error> {
-        self.items.iter().map(|item| ReceivedEvent::parse(item.get())).collect()
-    }
+fn events(page: &Page) -> Result<Vec<ReceivedEvent>, serde_json::Error> {
+    page.items.iter().map(|item| ReceivedEvent::parse(item.get())).collect()
 }
 
 pub(super) async fn run(args: LogsArgs, cx: &CliContext) -> anyhow::Result<()> {
@@ -119,7 +112,7 @@ async fn page_backwards(
     loop {
         let query = [("before", &*before.to_string()), ("session", session), ("limit", PAGE)];
         let page: Page = cx.client.get(&url(&["events"], &query)).await?.parse()?;
-        let events = page.events()?;
+        let events = events(&page)?;
         let first = events.first().map(|event| event.seq);
         if enough(events) {
             return Ok(());
@@ -194,7 +187,7 @@ async fn page_through(
     loop {
         let query = [("after", &*after.to_string()), ("session", session), ("limit", PAGE)];
         let page: Page = cx.client.get(&url(&["events"], &query)).await?.parse()?;
-        for event in page.events()? {
+        for event in events(&page)? {
             printer.print(&event)?;
         }
         match page.next {

@@ -3,7 +3,6 @@
 use std::path::PathBuf;
 
 use anyhow::Context as _;
-use serde::Deserialize;
 use serde_json::json;
 
 use super::audit::moment;
@@ -12,15 +11,16 @@ use super::gutter::wrapped;
 use super::style::risk_style;
 use super::table::{TerminalCell, TerminalColumnFit, TerminalTable};
 use super::terminal::{TerminalStyle, stdout_size};
-use super::time::{date_time, date_time_zone};
+use super::time::{date_time, date_time_zone, show_time};
 use super::url::url;
 use super::{CliContext, non_empty_id, output};
 use intercom_daemon::config;
 use intercom_policy::{Rule, sentence};
 use intercom_types::action::line;
 use intercom_types::text::{clean, columns, plural, short};
-use intercom_types::{ClearanceExplanation, RulesTest, RulesTestResult};
-use intercom_types::{Time, span};
+use intercom_types::{
+    ClearanceExplanation, ListedGrant, PolicySummary, RulesTest, RulesTestResult, Time, span,
+};
 
 /// See, check and try out the rules that decide clearances
 #[derive(Debug, clap::Args)]
@@ -80,23 +80,14 @@ pub(super) async fn run(args: PolicyArgs, cx: &CliContext) -> anyhow::Result<()>
 }
 
 async fn show(cx: &CliContext) -> anyhow::Result<()> {
-    #[derive(Deserialize)]
-    struct Policy {
-        loaded_at: String,
-        rules: Vec<Rule>,
-        /// Missing in the answer of an older daemon.
-        #[serde(default)]
-        ends_at: Vec<Option<String>>,
-        grants: usize,
-    }
     let answer = cx.client.get(&url(&["policy"], &[])).await?;
     cx.print_answer(&answer, || {
-        let Policy { loaded_at, rules, ends_at, grants } = answer.parse()?;
+        let PolicySummary { loaded_at, rules, ends_at, grants } = answer.parse()?;
         let grants = if grants == 0 { String::new() } else { format!(", {}", plural(grants, "grant")) };
         output::print_note(&format!(
             "{}{grants}, loaded {}",
             plural(rules.len(), "rule"),
-            date_time_zone(&loaded_at)
+            show_time(loaded_at)
         ));
         Ok(sentences(&rules, &ends_at, Time::now()))
     })
@@ -228,16 +219,6 @@ async fn test(file: &PathBuf, since: Option<String>, cx: &CliContext) -> anyhow:
 }
 
 async fn grants(cx: &CliContext) -> anyhow::Result<()> {
-    #[derive(Deserialize)]
-    struct Grant {
-        id: String,
-        rule: Rule,
-        created_by: String,
-        created_at: String,
-        expires_at: Option<String>,
-        revoked_at: Option<String>,
-        valid: bool,
-    }
     let list = cx.client.list(&["grants"], &[]).await?;
     if cx.json {
         return output::print_json(&list.body);
@@ -245,18 +226,19 @@ async fn grants(cx: &CliContext) -> anyhow::Result<()> {
     let mut table = TerminalTable::new(&["GRANT", "STATE", "BY", "MADE", "RULE"])
         .fit(&["GRANT", "STATE", "BY", "MADE"], TerminalColumnFit::Whole)
         .fit(&["RULE"], TerminalColumnFit::Below);
-    for grant in list.items::<Grant>()? {
-        let state = match (&grant.revoked_at, &grant.expires_at) {
-            (Some(at), _) => format!("revoked {}", date_time(at)),
-            (None, Some(at)) if grant.valid => format!("until {}", date_time(at)),
-            (None, Some(at)) => format!("ended {}", date_time(at)),
+    for grant in list.items::<ListedGrant<Rule>>()? {
+        let at = |at: Time| date_time(&at.to_string());
+        let state = match (grant.revoked_at, grant.expires_at) {
+            (Some(revoked), _) => format!("revoked {}", at(revoked)),
+            (None, Some(end)) if grant.valid => format!("until {}", at(end)),
+            (None, Some(end)) => format!("ended {}", at(end)),
             (None, None) => "always".to_owned(),
         };
         table.row([
-            TerminalCell::new(&short(&grant.id)),
+            TerminalCell::new(&grant.id.short()),
             TerminalCell::new(&state),
             TerminalCell::new(&grant.created_by),
-            TerminalCell::new(&date_time(&grant.created_at)),
+            TerminalCell::new(&at(grant.created_at)),
             TerminalCell::new(&sentence(&grant.rule)),
         ]);
     }

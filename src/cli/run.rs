@@ -3,7 +3,6 @@
 use std::path::{Path, PathBuf};
 
 use anyhow::Context as _;
-use serde::Deserialize;
 use serde_json::json;
 
 use super::failure::{CliFailure, DaemonRefusal};
@@ -12,8 +11,8 @@ use super::startup_wait::{StartedAgent, StartupWaitArgs};
 use super::url::url;
 use super::{CliContext, ctrl_c, output, send};
 use intercom_daemon::config::{self, DEMO_AGENT, catalog_agent};
-use intercom_types::text::{clean, short};
-use intercom_types::{NewSession, Session};
+use intercom_types::text::clean;
+use intercom_types::{ErrorAttachment, ListedAgent, NewSession, Session};
 
 /// Start an agent in a workspace and print the id of its session
 #[derive(Debug, clap::Args)]
@@ -162,20 +161,16 @@ fn variable(typed: &str) -> Result<(String, String), String> {
 /// Returns the error for a session whose program could not be started, with the command that starts it later. The
 /// session exists and counts as failed.
 fn not_spawned(error: anyhow::Error, cx: &CliContext) -> anyhow::Result<anyhow::Error> {
-    #[derive(Deserialize)]
-    struct UnspawnedSession {
-        session: String,
-    }
     let refusal = error.downcast::<DaemonRefusal>()?;
-    let kept = serde_json::from_str::<UnspawnedSession>(&refusal.body)
-        .ok()
-        .filter(|_| refusal.code == "spawn_failed");
-    let Some(UnspawnedSession { session }) = kept else { return Ok(refusal.into()) };
+    let session = match refusal.attached {
+        Some(ErrorAttachment::Session(session)) if refusal.code == "spawn_failed" => session,
+        _ => return Ok(refusal.into()),
+    };
     if !cx.json {
-        output::print(&clean(&session))?;
+        output::print(&session)?;
     }
-    let remedy = refusal.remedy().unwrap_or("fix that").to_owned();
-    let hint = format!("{remedy}; then resume it: `{} resume {}`", cx.command_prefix, short(&session));
+    let remedy = refusal.remedy().unwrap_or("mend that").to_owned();
+    let hint = format!("{remedy}; then start it: `{} resume {}`", cx.command_prefix, session.short());
     Ok(refusal.hint(hint).into())
 }
 
@@ -186,14 +181,10 @@ fn is_agent(word: &str, cx: &CliContext) -> bool {
 }
 
 async fn profiles(cx: &CliContext) -> String {
-    #[derive(Deserialize)]
-    struct Profile {
-        name: String,
-    }
-    let listed = cx.client.list(&["agents"], &[]).await.and_then(|list| list.items::<Profile>());
+    let listed = cx.client.list(&["agents"], &[]).await.and_then(|list| list.items::<ListedAgent>());
     match listed {
-        Ok(profiles) if !profiles.is_empty() => {
-            let names: Vec<String> = profiles.into_iter().map(|profile| profile.name).collect();
+        Ok(agents) if !agents.is_empty() => {
+            let names: Vec<String> = agents.into_iter().map(|agent| agent.name).collect();
             format!("agents: {}", names.join(", "))
         }
         _ => "`intercom run --help` has examples".to_owned(),

@@ -1,13 +1,12 @@
 //! `intercom slack`: the setup of the Slack app, and its checks.
 
-use serde::Deserialize;
-
 use super::checks::{self, Check};
 use super::url::url;
 use super::{CliContext, doctor, output};
 use intercom_bridges::slack::doctor::{SetupFinding, check};
 use intercom_bridges::slack::manifest::MANIFEST;
 use intercom_daemon::config;
+use intercom_types::Health;
 
 /// Set up Slack: the app's manifest, and what is missing
 #[derive(Debug, clap::Args)]
@@ -48,13 +47,9 @@ fn shown(finding: SetupFinding) -> Check {
 
 /// Checks the running daemon's view of Slack.
 pub(super) async fn daemon(cx: &CliContext) -> Option<Check> {
-    #[derive(Deserialize)]
-    struct Health {
-        #[serde(default)]
-        bridges: std::collections::BTreeMap<String, String>,
-    }
     let health: Health = cx.client.get(&url(&["health"], &[])).await.ok()?.parse().ok()?;
-    let words = health.bridges.get("slack")?;
+    let more = health.more?;
+    let words = more.bridges.get("slack")?;
     Some(match words.as_str() {
         "ok" => Check::ok(checks::SLACK, "the daemon is connected"),
         "connecting" => Check::warning(checks::SLACK, "the daemon is connecting", "check again in a moment"),

@@ -1,13 +1,13 @@
 //! `intercom token`: tokens for the API on the network.
 
-use serde::Deserialize;
 use serde_json::json;
 
 use super::table::{TerminalCell, TerminalColumnFit, TerminalTable};
 use super::time::date_time;
 use super::url::url;
 use super::{CliContext, non_empty_id, output};
-use intercom_types::text::{clean, short};
+use intercom_types::text::clean;
+use intercom_types::{CreatedToken, ListedToken, Time, Token, TokenRequest};
 
 /// Make, list and revoke tokens for the API on the network
 #[derive(Debug, clap::Args)]
@@ -44,36 +44,15 @@ enum TokenCommand {
     },
 }
 
-#[derive(Debug, Deserialize)]
-struct Token {
-    id: String,
-    name: String,
-    role: String,
-    created_at: String,
-    expires_at: Option<String>,
-    revoked_at: Option<String>,
-    last_used_at: Option<String>,
-    last_used_from: Option<String>,
-    valid: bool,
-}
-
 pub(super) async fn run(args: TokenArgs, cx: &CliContext) -> anyhow::Result<()> {
     match args.verb {
         TokenCommand::Create { name, role, ttl } => {
-            let body = json!({ "name": name, "role": role, "ttl": ttl });
-            let answer = cx.client.post(&url(&["tokens"], &[]), &body).await?;
+            let body = TokenRequest { name, role, ttl };
+            let answer = cx.client.post(&url(&["tokens"], &[]), &json!(body)).await?;
             cx.print_answer(&answer, || {
-                #[derive(Deserialize)]
-                struct Created {
-                    id: String,
-                    secret: String,
-                }
-                let Created { id, secret } = answer.parse()?;
-                output::print_note(&format!(
-                    "token {} for {} ({role}), shown this once:",
-                    short(&id),
-                    clean(&name)
-                ));
+                let CreatedToken { secret, listed } = answer.parse()?;
+                let (id, name, role) = (listed.token.id.short(), clean(&body.name), &body.role);
+                output::print_note(&format!("token {id} for {name} ({role}), shown this once:"));
                 Ok(secret)
             })
         }
@@ -85,17 +64,17 @@ pub(super) async fn run(args: TokenArgs, cx: &CliContext) -> anyhow::Result<()> 
             let mut table = TerminalTable::new(&["TOKEN", "NAME", "ROLE", "STATE", "MADE", "LAST USED"])
                 .fit(&["TOKEN", "NAME", "ROLE"], TerminalColumnFit::Whole)
                 .fit(&["STATE", "MADE", "LAST USED"], TerminalColumnFit::Below);
-            for token in list.items::<Token>()? {
-                let used = match (&token.last_used_at, &token.last_used_from) {
-                    (Some(at), Some(from)) => format!("{} from {from}", date_time(at)),
+            for ListedToken { token, valid } in list.items()? {
+                let used = match (token.last_used_at, &token.last_used_from) {
+                    (Some(at), Some(from)) => format!("{} from {from}", date_time(&at.to_string())),
                     _ => "never".to_owned(),
                 };
                 table.row([
-                    TerminalCell::new(&short(&token.id)),
+                    TerminalCell::new(&token.id.short()),
                     TerminalCell::new(&token.name),
-                    TerminalCell::new(&token.role),
-                    TerminalCell::new(&state(&token)),
-                    TerminalCell::new(&date_time(&token.created_at)),
+                    TerminalCell::new(token.role.as_str()),
+                    TerminalCell::new(&state(&token, valid)),
+                    TerminalCell::new(&date_time(&token.created_at.to_string())),
                     TerminalCell::new(&used),
                 ]);
             }
@@ -108,11 +87,12 @@ pub(super) async fn run(args: TokenArgs, cx: &CliContext) -> anyhow::Result<()> 
     }
 }
 
-fn state(token: &Token) -> String {
-    match (&token.revoked_at, &token.expires_at) {
-        (Some(at), _) => format!("revoked {}", date_time(at)),
-        (None, Some(at)) if token.valid => format!("valid until {}", date_time(at)),
-        (None, Some(at)) => format!("expired {}", date_time(at)),
+fn state(token: &Token, valid: bool) -> String {
+    let at = |at: Time| date_time(&at.to_string());
+    match (token.revoked_at, token.expires_at) {
+        (Some(revoked), _) => format!("revoked {}", at(revoked)),
+        (None, Some(end)) if valid => format!("valid until {}", at(end)),
+        (None, Some(end)) => format!("expired {}", at(end)),
         (None, None) => "valid".to_owned(),
     }
 }

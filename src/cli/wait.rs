@@ -4,7 +4,6 @@ use std::time::Duration;
 
 use clap::ValueEnum;
 use jiff::Timestamp;
-use serde::Deserialize;
 use tokio::time::{Instant, timeout_at};
 
 use super::client::DaemonAnswer;
@@ -14,7 +13,7 @@ use super::time::parse_duration;
 use super::url::url;
 use super::{CliContext, client::DaemonClient, ctrl_c, lost_daemon, output};
 use intercom_types::text::clean;
-use intercom_types::{Event, EventKind, Phase, ReceivedEvent, Session};
+use intercom_types::{Event, EventKind, Health, Phase, ReceivedEvent, Session};
 
 /// Wait until a session is idle, has a pending request, or has ended
 #[derive(Debug, clap::Args)]
@@ -251,12 +250,8 @@ fn changes_phase(event: &Event) -> bool {
 
 /// Returns the end of the log. An older daemon does not report it; then the log is read from the beginning.
 pub(super) async fn last_seq(client: &DaemonClient) -> anyhow::Result<u64> {
-    #[derive(Deserialize)]
-    struct Health {
-        last_seq: Option<u64>,
-    }
     let health: Health = client.get(&url(&["health"], &[])).await?.parse()?;
-    Ok(health.last_seq.unwrap_or(0))
+    Ok(health.more.map_or(0, |more| more.last_seq))
 }
 
 async fn timeout_error(typed: &str, limit: Duration, cx: &CliContext) -> anyhow::Error {

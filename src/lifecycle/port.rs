@@ -7,8 +7,9 @@ use anyhow::{Context, bail};
 use tokio::net::TcpListener;
 use tokio_rustls::TlsAcceptor;
 
-use intercom_bridges::api::{ApiBridge, serve};
+use intercom_bridges::api::serve;
 use intercom_daemon::config::{self, DEFAULT_LISTEN};
+use intercom_daemon::ops::Operations;
 use intercom_host as host;
 
 /// The number of ports after a taken one that are tried before any free one is used.
@@ -80,7 +81,7 @@ impl OccupiedPort {
 pub(super) async fn open(
     settings: &config::ApiConfig,
     taken: OccupiedPortPolicy,
-    api: &ApiBridge,
+    ops: &Operations,
 ) -> anyhow::Result<PortOpening> {
     let address = settings.address().map_err(anyhow::Error::msg)?;
     let Some(address) = address else { return Ok(PortOpening::Off) };
@@ -92,7 +93,7 @@ pub(super) async fn open(
         if tls.is_none() {
             bail!("[api] listen = \"{address}\" can be reached from outside: it needs tls_cert and tls_key");
         }
-        if !api.has_tokens() {
+        if !ops.has_tokens() {
             bail!(
                 "[api] listen = \"{address}\" can be reached from outside, but there is no token yet: listen on \
                  {DEFAULT_LISTEN} and make one with `intercom token create` first"

@@ -8,8 +8,6 @@ use axum::middleware::{from_fn, from_fn_with_state, map_response};
 use axum::routing::get;
 
 mod access;
-mod audit;
-mod backup;
 mod console_files;
 mod error;
 mod events;
@@ -20,23 +18,18 @@ mod health;
 mod idempotency;
 mod routes;
 pub mod serve;
-mod stats;
-mod tokens;
-mod view;
 mod web;
 
 pub(crate) use access::KnownCaller;
 pub(crate) use error::ApiError;
 pub(super) use error::{no_such_method, no_such_path};
 pub(crate) use guard::own_address;
-pub use web::NoConsole;
 
 use super::health::HealthRegistry;
 use intercom_daemon::ops::{Operations, RequiredRole};
 use intercom_daemon::supervisor::Supervisor;
-use intercom_store::bus::Bell;
-use intercom_store::{Store, StoreError};
-use intercom_types::{Role, SessionId, Time};
+use intercom_store::StoreError;
+use intercom_types::{Role, SessionId};
 use tokio_util::sync::CancellationToken;
 
 /// The state of all handlers.
@@ -45,9 +38,6 @@ pub struct ApiBridge(Arc<ApiShared>);
 
 struct ApiShared {
     ops: Operations,
-    backup: backup::RunningBackup,
-    tokens: tokens::TokenRegistry,
-    web: web::ConsoleSessions,
     failures: guard::RefusedTokens,
     agents_refused: guard::NoticeLimiter<Option<SessionId>>,
     users_refused: guard::NoticeLimiter<Option<u32>>,
@@ -72,17 +62,12 @@ impl ApiBridge {
         token: Option<String>,
         closing: CancellationToken,
     ) -> Result<Self, StoreError> {
+        ops.load_access(token.as_deref()).await?;
         let supervisor = ops.supervisor().clone();
-        let tokens = tokens::TokenRegistry::load(supervisor.store().tokens().await?);
-        let tokens = tokens.with_given(token.as_deref(), Role::Admin);
-        let web = web::ConsoleSessions::load(supervisor.store().web_sessions().await?, &tokens);
         supervisor.inspect_surroundings().await;
         let lookups = access::OwnerLookups::start(supervisor);
         Ok(Self(Arc::new(ApiShared {
             ops,
-            backup: backup::RunningBackup::default(),
-            tokens,
-            web,
             failures: guard::RefusedTokens::default(),
             agents_refused: guard::NoticeLimiter::default(),
             users_refused: guard::NoticeLimiter::default(),
@@ -100,16 +85,8 @@ impl ApiBridge {
         self.ops().supervisor()
     }
 
-    fn store(&self) -> &Store {
-        self.ops().store()
-    }
-
-    fn bell(&self) -> &Bell {
-        self.ops().bell()
-    }
-
-    /// Returns the router of everything. Connections carry a [`serve::Peer`]; `others` is behind the same
-    /// authentication and gets a [`Caller`](intercom_daemon::ops::Caller) with each request of a known caller.
+    /// Everything, as one service. Its connections carry a [`serve::Peer`]; `others` is behind the same door, and sees a
+    /// [`Caller`](intercom_daemon::ops::Caller) with each request of somebody whom it knows.
     pub fn router(self, others: Router<Self>) -> Router {
         let limit = DefaultBodyLimit::max(self.supervisor().config().limits.max_body_bytes);
         let metrics = get(health::metrics)
@@ -126,10 +103,5 @@ impl ApiBridge {
             // Outermost: a viewer's answer must be redacted before it is compressed.
             .layer(from_fn(super::compress::compress))
             .with_state(self)
-    }
-
-    /// Returns true if a token is valid, so that access over the network is possible.
-    pub fn has_tokens(&self) -> bool {
-        !self.0.tokens.is_empty(Time::now())
     }
 }

@@ -7,5 +7,4 @@ mod compress;
 pub mod health;
 mod idle;
 pub mod slack;
-mod viewer_log;
 pub mod webhook;

@@ -87,7 +87,7 @@ impl SlackBridge {
                 return;
             }
         };
-        let (store, bell) = (self.ops.store().clone(), self.ops.bell().clone());
+        let (store, log) = (self.ops.store().clone(), self.ops.log());
         let (health, access) = (ConnectionHealth::new(&self.registry), SlackAccess::new(self.ops));
         let (outgoing, incoming) = (Arc::new(Notify::new()), Arc::new(Notify::new()));
         let tasks = TaskTracker::new();
@@ -110,7 +110,7 @@ impl SlackBridge {
         let publisher = CardPublisher {
             access: access.clone(),
             store: store.clone(),
-            bell,
+            log,
             outbox: Arc::clone(&outgoing),
             homes: Arc::default(),
         };

@@ -20,8 +20,8 @@ use tokio::sync::watch;
 use tokio::task::JoinSet;
 use tokio_util::sync::CancellationToken;
 
-use super::viewer_log::redacted;
 use intercom_daemon::config;
+use intercom_daemon::ops::{LogReader, redacted};
 use intercom_daemon::remote::RemoteUrl;
 use intercom_store::bus::Bell;
 use intercom_store::{AuditHead, LogCutoff, Store, StoreError};
@@ -62,7 +62,7 @@ pub struct WebhookSender {
     url: RemoteUrl,
     key: hmac::Key,
     store: Store,
-    bell: Bell,
+    log: LogReader,
     /// True if the heads of the audit chain are sent too.
     sends_heads: bool,
 }
@@ -99,7 +99,8 @@ impl WebhookSender {
         let url = RemoteUrl::parse(url).map_err(anyhow::Error::msg).context("[webhook] url")?;
         let secret = read_secret(file)?;
         let key = hmac::Key::new(hmac::HMAC_SHA256, secret.as_bytes());
-        Ok(Some(Self { url, key, store, bell, sends_heads }))
+        let log = LogReader::new(store.clone(), bell);
+        Ok(Some(Self { url, key, store, log, sends_heads }))
     }
 
     /// Delivers until `closing`.
@@ -143,7 +144,7 @@ impl WebhookSender {
     }
 
     async fn deliver_all(&self) {
-        let mut ear = self.bell.listen();
+        let mut ear = self.log.listen();
         let newest = ear.newest();
         let mut seq = loop {
             match self.begin(newest).await {
@@ -154,7 +155,7 @@ impl WebhookSender {
         };
         loop {
             ear.newest();
-            match self.store.events(Some(seq), None, BATCH).await {
+            match self.log.events(Some(seq), None, BATCH).await {
                 Ok(Ok(events)) if events.is_empty() => {
                     if !ear.wait_for_ring().await {
                         return;

@@ -14,9 +14,14 @@ use tokio_util::task::TaskTracker;
 
 mod agents;
 mod audit;
+mod backup;
 mod caller;
 mod clearances;
+mod console;
+mod console_sessions;
 mod error;
+mod health;
+mod log;
 mod once;
 mod policy;
 mod prompts;
@@ -26,21 +31,31 @@ mod roles;
 mod session_view;
 mod sessions;
 mod settings;
+mod stats;
 mod steering;
+mod tokens;
+mod viewer_log;
 
-pub use agents::{AgentView, agents_of};
-pub use audit::audited;
+pub use agents::agents_of;
+pub use audit::AuditQuery;
+use audit::audited;
 pub use caller::{ACP_CLIENT, Caller};
 pub use clearances::{ClearanceQuery, DecisionResult};
-pub use error::{ErrorAttachment, ErrorKind, OpError};
+pub use console::{ConsoleAccess, NewConsoleSession, NoConsole, SignInCredential};
+pub use error::{ErrorKind, OpError};
+pub use health::DaemonCounts;
+pub use log::{EventFollower, EventsQuery, SessionLog, SummaryMode};
 pub use once::StoredAnswer;
-pub use policy::{ConfigReader, GrantView, PolicyView};
+pub use policy::ConfigReader;
 pub use prompts::PromptQuery;
 pub use questions::QuestionQuery;
-pub use read::{ReadModel, limit, require_one};
+pub use read::{LogReader, ReadModel};
+use read::{limit, require_one};
 pub use roles::{OperationKind, RequiredRole};
 pub use sessions::SessionQuery;
 pub use settings::SettingResult;
+pub use stats::StatsQuery;
+pub use viewer_log::{ViewerLog, redacted};
 
 use crate::supervisor::Supervisor;
 use intercom_store::Store;
@@ -55,7 +70,10 @@ struct OperationsInner {
     bell: Bell,
     read_config: ConfigReader,
     keys: once::InFlightKeys,
-    /// Requests with a key, which continue after their caller has hung up.
+    backup: backup::RunningBackup,
+    tokens: tokens::TokenRegistry,
+    console: console_sessions::ConsoleSessions,
+    /// Requests with a key, which go on after their caller has hung up.
     tasks: TaskTracker,
 }
 
@@ -67,8 +85,16 @@ impl std::fmt::Debug for Operations {
 
 impl Operations {
     pub fn new(supervisor: Supervisor, bell: Bell, read_config: ConfigReader) -> Self {
-        let (keys, tasks) = (once::InFlightKeys::default(), TaskTracker::new());
-        Self(Arc::new(OperationsInner { supervisor, bell, read_config, keys, tasks }))
+        Self(Arc::new(OperationsInner {
+            supervisor,
+            bell,
+            read_config,
+            keys: once::InFlightKeys::default(),
+            backup: backup::RunningBackup::default(),
+            tokens: tokens::TokenRegistry::default(),
+            console: console_sessions::ConsoleSessions::default(),
+            tasks: TaskTracker::new(),
+        }))
     }
 
     /// Waits for the requests that go on after their caller has hung up.
@@ -85,6 +111,7 @@ impl Operations {
         &self.0.bell
     }
 
+    /// For the tables of the bridges' own; everything else is read through the read model.
     pub fn store(&self) -> &Store {
         self.0.supervisor.store()
     }

@@ -14,7 +14,7 @@ pub(super) use self::head::{HeadCheck, mark_copy};
 pub use self::inspect::inspect_audit;
 pub use self::verify::AuditVerification;
 use super::{Store, StoreError};
-use intercom_types::{AuditRow, Json, NewAuditRow, SessionId, Time, hex};
+use intercom_types::{Actor, AuditRow, Json, NewAuditRow, SessionId, Time, hex};
 
 type Hash = [u8; 32];
 
@@ -125,13 +125,15 @@ impl Store {
 }
 
 fn audit_row(row: &Row<'_>) -> rusqlite::Result<AuditRow> {
+    let (by, data) = (row.get::<_, String>(3)?, Json::trusted(row.get::<_, String>(5)?));
     Ok(AuditRow {
         n: u64::try_from(row.get::<_, i64>(0)?).unwrap_or(0),
         at: Time::from_millis(row.get(1)?),
         action: row.get(2)?,
-        by: row.get(3)?,
+        actor: Actor::of(&by, &data).into(),
+        by,
         session: row.get(4)?,
-        data: Json::trusted(row.get::<_, String>(5)?),
+        data,
         hash: hex(&row.get::<_, Vec<u8>>(6)?),
     })
 }

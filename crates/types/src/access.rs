@@ -1,8 +1,11 @@
 //! Roles, tokens, web sessions and grants.
 
+use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
+use serde_json::Value;
 use strum::{EnumString, IntoStaticStr};
 
+use super::time::rfc3339;
 use super::{ClearanceId, GrantId, Json, Time, TokenId, WebSessionId};
 
 /// A role. Each includes the rights of those before it.
@@ -26,16 +29,29 @@ impl Role {
 }
 
 /// A credential for access over the network. Its secret is known to its owner only.
-#[derive(Debug, Clone, PartialEq, Eq)]
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+// Comments that are not for users of the API are kept out of its description, here and in the other bodies.
+#[schemars(description = "")]
 pub struct Token {
+    #[schemars(with = "String")]
     pub id: TokenId,
     /// The name of its owner.
+    #[schemars(description = "")]
     pub name: String,
+    #[schemars(with = "String")]
     pub role: Role,
     pub created_by: String,
+    #[serde(with = "rfc3339")]
+    #[schemars(with = "String")]
     pub created_at: Time,
+    #[serde(with = "rfc3339::optional")]
+    #[schemars(with = "Option<String>")]
     pub expires_at: Option<Time>,
+    #[serde(with = "rfc3339::optional")]
+    #[schemars(with = "Option<String>")]
     pub revoked_at: Option<Time>,
+    #[serde(with = "rfc3339::optional")]
+    #[schemars(with = "Option<String>")]
     pub last_used_at: Option<Time>,
     pub last_used_from: Option<String>,
 }
@@ -46,19 +62,100 @@ impl Token {
     }
 }
 
+/// A token as lists show it.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[schemars(rename = "TokenView", description = "")]
+pub struct ListedToken {
+    #[serde(flatten)]
+    pub token: Token,
+    /// True if it gives access now.
+    pub valid: bool,
+}
+
+impl From<Token> for ListedToken {
+    fn from(token: Token) -> Self {
+        Self { valid: token.is_valid(Time::now()), token }
+    }
+}
+
+/// A request for a new token.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+#[schemars(rename = "Create", description = "")]
+pub struct TokenRequest {
+    /// Whose it is.
+    pub name: String,
+    /// `viewer`, `operator`, `approver` or `admin`.
+    pub role: String,
+    /// How long it is valid, such as `30d`; for ever if nothing is said.
+    pub ttl: Option<String>,
+}
+
+/// A new token.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[schemars(rename = "Created", description = "")]
+pub struct CreatedToken {
+    /// Shown this once.
+    pub secret: String,
+    #[serde(flatten)]
+    pub listed: ListedToken,
+}
+
 /// A sign-in to the web console. Only the browser knows its secret.
-#[derive(Debug, Clone, PartialEq, Eq)]
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[schemars(description = "")]
 pub struct WebSession {
+    #[schemars(with = "String")]
     pub id: WebSessionId,
     pub name: String,
+    #[schemars(with = "String")]
     pub role: Role,
     /// The token that was used instead of a code: if it is revoked, the sign-in ends as well.
+    #[schemars(with = "Option<String>")]
     pub token: Option<TokenId>,
+    #[serde(with = "rfc3339")]
+    #[schemars(with = "String")]
     pub created_at: Time,
+    #[serde(with = "rfc3339")]
+    #[schemars(with = "String")]
     pub last_used_at: Time,
     pub last_used_from: String,
     /// The name that the browser reports.
+    #[schemars(description = "")]
     pub browser: Option<String>,
+}
+
+/// A session of the console as lists show it.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[schemars(rename = "WebSessionView", description = "")]
+pub struct ListedWebSession {
+    #[serde(flatten)]
+    pub session: WebSession,
+    /// Whether it is this very one.
+    pub current: bool,
+}
+
+/// A code that signs in to the console, once.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[schemars(rename = "CodeView", description = "")]
+pub struct ConsoleCode {
+    pub code: String,
+    /// Opens the console, once.
+    pub url: String,
+    #[serde(with = "rfc3339")]
+    #[schemars(with = "String")]
+    pub expires_at: Time,
+}
+
+/// Exactly one of a code and a token.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+#[schemars(description = "")]
+pub struct SignIn {
+    /// Of the link; it works once.
+    pub code: Option<String>,
+    /// Or a token of the API.
+    pub token: Option<String>,
 }
 
 impl WebSession {
@@ -87,6 +184,44 @@ pub struct Grant {
 impl Grant {
     pub fn is_valid(&self, now: Time) -> bool {
         self.revoked_at.is_none() && self.expires_at.is_none_or(|at| now < at)
+    }
+}
+
+/// A grant as lists show it; `R` is a rule in the form of the configuration.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[schemars(rename = "GrantView", description = "")]
+pub struct ListedGrant<R = Value> {
+    #[schemars(with = "String")]
+    pub id: GrantId,
+    pub rule: R,
+    #[schemars(with = "String")]
+    pub clearance: ClearanceId,
+    pub created_by: String,
+    #[serde(with = "rfc3339")]
+    #[schemars(with = "String")]
+    pub created_at: Time,
+    #[serde(with = "rfc3339::optional")]
+    #[schemars(with = "Option<String>")]
+    pub expires_at: Option<Time>,
+    #[serde(with = "rfc3339::optional")]
+    #[schemars(with = "Option<String>")]
+    pub revoked_at: Option<Time>,
+    /// Whether it allows anything now.
+    pub valid: bool,
+}
+
+impl From<Grant> for ListedGrant {
+    fn from(grant: Grant) -> Self {
+        Self {
+            valid: grant.is_valid(Time::now()),
+            id: grant.id,
+            rule: serde_json::from_str(grant.rule.as_str()).unwrap_or(Value::Null),
+            clearance: grant.clearance,
+            created_by: grant.created_by,
+            created_at: grant.created_at,
+            expires_at: grant.expires_at,
+            revoked_at: grant.revoked_at,
+        }
     }
 }
 

@@ -7,15 +7,19 @@ pub mod access;
 pub mod action;
 pub mod agent;
 pub mod agent_message;
+pub mod agent_profile;
 pub mod audit;
+pub mod backup;
 pub mod clearance;
 pub mod content;
 pub mod daily_window;
 pub mod delivery;
 pub mod duration;
+pub mod error;
 pub mod event;
 pub mod failure;
 pub mod fold;
+pub mod health;
 pub mod host_call;
 pub mod id;
 pub mod json;
@@ -31,12 +35,16 @@ pub mod received_event;
 pub mod samples;
 pub mod session;
 pub mod stall;
+pub mod stats;
 pub mod steering;
 pub mod summary;
 pub mod text;
 pub mod time;
 
-pub use access::{Grant, Role, Token, WebSession};
+pub use access::{
+    ConsoleCode, CreatedToken, Grant, ListedGrant, ListedToken, ListedWebSession, Role, SignIn, Token,
+    TokenRequest, WebSession,
+};
 pub use agent::{
     AgentInfo, ControlChange, Controls, NamedSetting, ProgressStep, PromptCapabilities, SettingValue,
     TurnTokenCounts, UsageTotals,
@@ -45,7 +53,11 @@ pub use agent_message::{
     AgentCommand, AgentMessage, ClearanceRequest, FaultCode, HeartbeatProgress, LimitResetTime, LineExcerpt,
     LineRejection, RequestFault, ToolCallState,
 };
-pub use audit::{AGENT_PREFIX, AuditRow, NewAuditRow, VIA_POLICY};
+pub use agent_profile::{KnownCapabilities, ListedAgent};
+pub use audit::{
+    AGENT_PREFIX, Actor, AuditPage, AuditProblem, AuditRow, AuditVerdict, NewAuditRow, VIA_POLICY,
+};
+pub use backup::{BackupProgress, BackupRequest, BackupResult, BackupState};
 pub use clearance::{
     Choice, Clearance, ClearanceStatus, Decision, Outcome, Quorum, RememberChoice, RememberedRule, Risk,
     Ruling, Verdict,
@@ -54,8 +66,10 @@ pub use content::Content;
 pub use daily_window::DailyWindow;
 pub use delivery::Delivery;
 pub use duration::parse_duration;
+pub use error::{ErrorAttachment, ErrorBody, ErrorDetail};
 pub use event::{Event, EventKind, LoggedEvent, NewEvent};
 pub use failure::{Failure, FailureKind, NOT_STARTED};
+pub use health::{Health, HealthCaller, HealthDetails, SessionCounts};
 pub use host_call::{HostCall, HostCallReply, HostCallRequest, TerminalOperation};
 pub use id::{ClearanceId, GrantId, PromptId, QuestionId, SessionId, TokenId, TurnId, WebSessionId};
 pub use json::{Json, RequestId};
@@ -65,17 +79,19 @@ pub use ledger_rebuild::{
 pub use list::List;
 pub use open_enum::{OpenEnum, WordEnum};
 pub use policy::{
-    ClearanceExplanation, ConfigReload, RuleExplanation, RulesDifference, RulesTest, RulesTestResult,
+    ClearanceExplanation, ConfigReload, PolicySummary, RuleExplanation, RulesDifference, RulesTest,
+    RulesTestResult,
 };
 pub use preset::Preset;
 pub use prompt::{NewPrompt, Prompt, PromptBody, PromptChange, PromptState};
 pub use question::{Answer, Question, QuestionAnswer, QuestionStatus};
-pub use received_event::ReceivedEvent;
+pub use received_event::{EventBody, EventPage, ReceivedEvent};
 pub use session::{
     AgentStanding, Exit, OnClientLeft, PendingRequests, Phase, RunningTool, Session, SessionExit,
     SessionFailure, SessionProcess, SessionRecord, SessionTurn, StopMode, Turn, Usage, WatchState,
 };
 pub use stall::{AgentCondition, LadderChoice, NUDGE_TEXT, Rung, RunningWork, Situation, span};
+pub use stats::{DecisionStats, StatsInterval};
 pub use steering::{
     AgentChange, FailureSeen, InterruptAnswer, InterruptRequest, LadderChange, NewSession, NudgeAnswer,
     NudgeRequest, PresetChange, SettingAgreed, SettingChange, SettingSent, SettingWait, SnoozeRequest,

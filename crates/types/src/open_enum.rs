@@ -36,8 +36,9 @@ macro_rules! words_from_text {
     };
 }
 
-words_to_text!(super::audit::Actor, super::FaultCode, super::OnClientLeft, super::Outcome, super::StopMode);
+words_to_text!(super::FaultCode, super::OnClientLeft, super::Outcome, super::StopMode);
 words_from_text!(
+    super::audit::Actor,
     super::Answer,
     super::ClearanceStatus,
     super::EventKind,

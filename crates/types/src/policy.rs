@@ -21,6 +21,22 @@ pub struct ClearanceExplanation {
     pub may_not_approve: Option<String>,
 }
 
+/// The policy in force; `R` is a rule in the form of the configuration.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, schemars::JsonSchema)]
+#[schemars(rename = "PolicyView", description = "")]
+pub struct PolicySummary<R = Value> {
+    #[serde(with = "rfc3339")]
+    #[schemars(with = "String")]
+    pub loaded_at: Time,
+    /// The rules in the order of the configuration.
+    pub rules: Vec<R>,
+    /// The end of each rule by `until` or `for`, in the same order; null for a rule without an end.
+    #[serde(default)]
+    #[schemars(!default)]
+    pub ends_at: Vec<Option<String>>,
+    pub grants: usize,
+}
+
 /// One rule, compared with a clearance.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, schemars::JsonSchema)]
 pub struct RuleExplanation {

@@ -1,8 +1,44 @@
-//! Events as clients receive them.
+//! Events as the API sends them and clients receive them.
 
-use serde::Deserialize;
+use schemars::JsonSchema;
+use serde::{Deserialize, Serialize};
 
+use super::summary::Tone;
 use super::{Event, Json};
+
+/// An event as the API sends it.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[schemars(rename = "EventView", description = "")]
+pub struct EventBody {
+    pub seq: u64,
+    pub session: String,
+    pub at: String,
+    pub kind: String,
+    #[serde(default = "absent")]
+    #[schemars(with = "serde_json::Value", !default)]
+    pub data: Json,
+    /// The event in English. Words of an agent begin with a mark such as `agent> `; times are RFC 3339 in UTC.
+    // Clients of ours make their own, with local times.
+    #[serde(skip_serializing_if = "Option::is_none", skip_deserializing)]
+    #[schemars(!skip_deserializing)]
+    pub summary: Option<String>,
+    #[serde(skip_serializing_if = "Option::is_none", skip_deserializing)]
+    #[schemars(!skip_deserializing)]
+    pub tone: Option<Tone>,
+}
+
+fn absent() -> Json {
+    Json::trusted("null")
+}
+
+/// A page of the log, oldest first.
+// Written as it is: by way of a `Value`, what an agent said would not stay as it was.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[schemars(rename = "EventPage")]
+pub struct EventPage<E = EventBody> {
+    pub items: Vec<E>,
+    pub next: Option<u64>,
+}
 
 /// An event as a client receives it, with its original JSON.
 #[derive(Debug, Clone)]
@@ -18,17 +54,7 @@ pub struct ReceivedEvent {
 
 impl ReceivedEvent {
     pub fn parse(raw: &str) -> Result<Self, serde_json::Error> {
-        #[derive(Deserialize)]
-        struct ReceivedFields {
-            seq: u64,
-            session: String,
-            at: String,
-            kind: String,
-            #[serde(default)]
-            data: Option<Json>,
-        }
-        let ReceivedFields { seq, session, at, kind, data } = serde_json::from_str(raw)?;
-        let data = data.unwrap_or_else(|| Json::trusted("null"));
+        let EventBody { seq, session, at, kind, data, .. } = serde_json::from_str(raw)?;
         let event = Event::parse(&kind, &data);
         // Between JSON tokens, a line feed is only whitespace, and strings contain none.
         Ok(Self { seq, session, at, event, data, raw: raw.trim().replace(['\n', '\r'], " ") })

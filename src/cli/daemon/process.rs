@@ -7,7 +7,7 @@ use std::time::Duration;
 use jiff::Timestamp;
 use nix::sys::signal::{Signal, kill};
 use nix::unistd::Pid;
-use serde::{Deserialize, Serialize};
+use serde::Serialize;
 use serde_json::json;
 use tokio::time::{Instant, sleep};
 
@@ -19,8 +19,8 @@ use crate::cli::time::{age, date_time_zone};
 use crate::cli::url::url;
 use crate::cli::{CliContext, output};
 use intercom_host as host;
-use intercom_types::Time;
 use intercom_types::text::{clean, plural};
+use intercom_types::{Health, Time};
 
 /// The time limit from the signal to the daemon's end, which may include the end of its agents.
 const ENDS_WITHIN: Duration = Duration::from_mins(1);
@@ -137,34 +137,24 @@ struct DaemonStatus {
     url: Option<String>,
     state_dir: String,
     /// `null` if the daemon does not answer.
-    live_sessions: Option<u64>,
-}
-
-#[derive(Debug, Default, Deserialize)]
-struct Health {
-    version: Option<String>,
-    sessions: Option<LiveSessionCount>,
-}
-
-#[derive(Debug, Deserialize)]
-struct LiveSessionCount {
-    live: u64,
+    live_sessions: Option<i64>,
 }
 
 pub(super) async fn status(file: &Path, cx: &CliContext) -> anyhow::Result<()> {
     let answer = cx.client.get(&url(&["health"], &[])).await;
     let reachable = answer.is_ok();
-    let health = answer.ok().and_then(|answer| answer.parse::<Health>().ok()).unwrap_or_default();
+    let health = answer.ok().and_then(|answer| answer.parse::<Health>().ok());
+    let (version, more) = health.map(|health| (health.version, health.more)).unzip();
     let local = DaemonStarter::local(cx).and_then(|_| DaemonInfo::read(&cx.paths.daemon_json()));
     let daemon = local.map(|info| DaemonStatus {
         pid: info.pid,
-        version: health.version.or_else(|| info.version.clone()),
+        version: version.or_else(|| info.version.clone()),
         started_by: info.started_by(),
         started_at: info.started_at,
         socket: info.socket.display().to_string(),
         url: info.url,
         state_dir: cx.paths.state_dir.display().to_string(),
-        live_sessions: health.sessions.map(|sessions| sessions.live),
+        live_sessions: more.flatten().map(|more| more.sessions.live),
     });
     let installed = file.exists();
     let active = installed && systemctl(&["is-active", "--quiet", UNIT]).is_ok();
@@ -196,7 +186,7 @@ fn shown(status: &DaemonStatusReport<'_>, now: Timestamp) -> String {
             lines.push(("socket", daemon.socket.clone()));
             lines.push(("console", daemon.url.as_ref().map_or("none".to_owned(), |url| format!("{url}/"))));
             lines.push(("state", daemon.state_dir.clone()));
-            let count = |live: u64| usize::try_from(live).unwrap_or(usize::MAX);
+            let count = |live: i64| usize::try_from(live).unwrap_or(usize::MAX);
             lines.extend(daemon.live_sessions.map(|live| ("sessions", plural(count(live), "live session"))));
         }
         None if status.reachable => lines.push(("daemon", "running on another machine".to_owned())),

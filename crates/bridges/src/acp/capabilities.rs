@@ -1,32 +1,8 @@
 //! The capabilities that a client is offered: ours at the handshake, and the settings of a session. Pure.
 
-use serde::Deserialize;
 use serde_json::{Map, Value, json};
 
-use intercom_daemon::ops::AgentView;
-use intercom_types::{Controls, Session};
-
-/// An agent profile that new sessions can use.
-#[derive(Debug, Clone, Deserialize)]
-pub(super) struct OfferedProfile {
-    pub(super) name: String,
-    pub(super) protocol: String,
-    #[serde(default)]
-    pub(super) description: Option<String>,
-    #[serde(default)]
-    pub(super) availability: Option<String>,
-    /// The answers that an agent of this profile gave at its start, `{initialize, session}`.
-    #[serde(default)]
-    pub(super) known: Option<Value>,
-}
-
-impl From<AgentView> for OfferedProfile {
-    fn from(agent: AgentView) -> Self {
-        let AgentView { name, description, protocol, availability, known, .. } = agent;
-        let known = known.map(|known| json!(known));
-        Self { name, protocol, description, availability: Some(availability), known }
-    }
-}
+use intercom_types::{Controls, ListedAgent, Session};
 
 /// Our own options, listed with those of the agent.
 pub(super) const AGENT: &str = "intercom.agent";
@@ -72,7 +48,7 @@ pub(super) fn initialized(known: Option<&Value>) -> Value {
 pub(super) fn opened(
     seen: &Session,
     agent_info: Option<&Value>,
-    profiles: &[OfferedProfile],
+    profiles: &[ListedAgent],
 ) -> Map<String, Value> {
     let mut opened = agent_info.and_then(Value::as_object).cloned().unwrap_or_default();
     opened.remove("sessionId");
@@ -125,7 +101,7 @@ fn agents_options(seen: &Session, agent_info: Option<&Value>) -> Vec<Value> {
 }
 
 /// Returns the options of the agent and ours.
-pub(super) fn options(seen: &Session, agent_info: Option<&Value>, profiles: &[OfferedProfile]) -> Value {
+pub(super) fn options(seen: &Session, agent_info: Option<&Value>, profiles: &[ListedAgent]) -> Value {
     let mut options = agents_options(seen, agent_info);
     options.extend(intercom_options(seen, profiles));
     Value::Array(options)
@@ -136,16 +112,16 @@ fn preset(seen: &Session) -> &str {
 }
 
 /// Returns our own options. The agent can be changed only before its process has started.
-fn intercom_options(seen: &Session, profiles: &[OfferedProfile]) -> Vec<Value> {
+fn intercom_options(seen: &Session, profiles: &[ListedAgent]) -> Vec<Value> {
     let presets = PRESETS.map(|(id, name, about)| json!({ "value": id, "name": name, "description": about }));
     let policy = json!({
         "id": POLICY, "name": "Policy", "description": "Requests that intercom denies without asking",
         "category": CATEGORY, "type": "select", "currentValue": preset(seen), "options": presets,
     });
     let Some(agent) = &seen.agent else { return vec![policy] };
-    let offered = profiles.iter().filter(|profile| {
-        profile.name == *agent || (seen.deferred && profile.availability.as_deref() != Some("missing"))
-    });
+    let offered = profiles
+        .iter()
+        .filter(|profile| profile.name == *agent || (seen.deferred && profile.availability != "missing"));
     let mut offered: Vec<Value> = offered
         .map(|profile| {
             json!({

@@ -3,17 +3,16 @@
 use std::collections::HashMap;
 use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
 
-use serde_json::Value;
+use serde_json::{Value, json};
 use tokio::sync::mpsc;
 
-use super::capabilities::OfferedProfile;
 use super::client_requests;
 use super::feed::{FeedCommand, FeedOpening, MAX_COMMANDS, SessionFeed};
 use super::queue::ClientOutbox;
 use super::refusal::RpcRefusal;
 use super::{AcpBridge, ConnectOptions};
-use intercom_daemon::ops::{Caller, ErrorKind, Operations, ReadModel};
-use intercom_types::{Event, EventKind, PromptCapabilities, Session, SessionId};
+use intercom_daemon::ops::{Caller, ErrorKind, LogReader, Operations, ReadModel};
+use intercom_types::{Event, EventKind, ListedAgent, PromptCapabilities, Session, SessionId};
 use intercom_wire::acp::client_request::InitializeParams;
 
 #[derive(Debug)]
@@ -85,6 +84,10 @@ impl ClientState {
         &self.acp.0.ops
     }
 
+    pub(super) fn log(&self) -> LogReader {
+        self.acp.0.ops.log()
+    }
+
     /// The read model with the rights of the client's person.
     pub(super) fn reads(&self) -> &ReadModel {
         &self.reads
@@ -105,8 +108,8 @@ impl ClientState {
         }
     }
 
-    pub(super) async fn profiles(&self) -> Result<Vec<OfferedProfile>, RpcRefusal> {
-        Ok(self.reads.agents().await?.into_iter().map(OfferedProfile::from).collect())
+    pub(super) async fn profiles(&self) -> Result<Vec<ListedAgent>, RpcRefusal> {
+        Ok(self.reads.agents().await?)
     }
 
     pub(super) fn options(&self) -> &ConnectOptions {
@@ -229,8 +232,8 @@ impl ClientState {
             return None;
         }
         let newest = self.acp.0.ops.bell().listen().newest();
-        let store = self.acp.0.ops.supervisor().store();
-        let events = store.events_of(seen.id, &[EventKind::AgentReady], newest, 1).await.unwrap_or_default();
+        let events =
+            self.log().events_of(seen.id, &[EventKind::AgentReady], newest, 1).await.unwrap_or_default();
         let recorded = events.last().and_then(|logged| match logged.event() {
             Event::AgentReady(ready) => serde_json::from_str(ready.agent?.as_str()).ok(),
             _ => None,
@@ -239,7 +242,8 @@ impl ClientState {
             (Some(recorded), _) => Some(recorded),
             (None, Some(agent)) => {
                 let profiles = self.profiles().await.ok()?;
-                profiles.into_iter().find(|profile| profile.name == *agent)?.known
+                let profile = profiles.into_iter().find(|profile| profile.name == *agent)?;
+                profile.known.map(|known| json!(known))
             }
             (None, None) => None,
         }

@@ -16,7 +16,7 @@ use tokio::time::Instant;
 use super::AcpBridge;
 use intercom_daemon::config::AcpServerConfig;
 use intercom_daemon::session::CommandError::{Overloaded, Store};
-use intercom_store::{IdLookup, SessionScope, StoreError};
+use intercom_store::StoreError;
 use intercom_types::{EventKind, OnClientLeft, Phase, SessionId, SessionRecord, StopMode, Time};
 
 /// The longest interval between checks of all sessions, and of those without their client.
@@ -96,7 +96,7 @@ impl AcpBridge {
     /// Finds sessions of clients of an earlier daemon, which may reconnect.
     async fn find_left(&self) -> BTreeSet<SessionId> {
         let mut left = BTreeSet::new();
-        for record in self.live().await {
+        for record in self.0.ops.log().live_sessions().await {
             if record.watch_state.on_client_left.is_none() || self.clients_of(record.id) > 0 {
                 continue;
             }
@@ -110,10 +110,10 @@ impl AcpBridge {
 
     async fn end_left(&self, left: &mut BTreeSet<SessionId>, seats: &AcpServerConfig) {
         for session in left.clone() {
-            let found = self.0.ops.supervisor().store().session(session.to_string()).await;
+            let found = self.0.ops.log().session(session).await;
             let record = match found {
-                Ok(IdLookup::One(record)) => record,
-                Ok(IdLookup::None | IdLookup::Ambiguous(_)) => {
+                Ok(Some(record)) => record,
+                Ok(None) => {
                     left.remove(&session);
                     continue;
                 }
@@ -135,7 +135,7 @@ impl AcpBridge {
 
     async fn end_unneeded(&self, seats: &AcpServerConfig) {
         let now = Time::now();
-        for record in self.live().await {
+        for record in self.0.ops.log().live_sessions().await {
             if self.clients_of(record.id) > 0 {
                 continue;
             }
@@ -155,25 +155,11 @@ impl AcpBridge {
         if !is_at_rest(record) || record.phase == Phase::Created || !left_at(record).is_some_and(long_ago) {
             return false;
         }
-        let acts = self.0.ops.supervisor().store().events_of(record.id, PRESENCE, u64::MAX, 1).await;
+        let acts = self.0.ops.log().events_of(record.id, PRESENCE, u64::MAX, 1).await;
         acts.is_ok_and(|acts| acts.last().is_none_or(|act| long_ago(act.at)))
     }
 
-    async fn live(&self) -> Vec<SessionRecord> {
-        let (mut live, mut before) = (Vec::new(), None);
-        loop {
-            let page =
-                self.0.ops.supervisor().store().sessions(SessionScope::NotEnded, None, before, 1000).await;
-            let Ok(page) = page else { return live };
-            live.extend(page.items);
-            before = page.next;
-            if before.is_none() {
-                return live;
-            }
-        }
-    }
-
-    /// Stops a session in a task of its own: an agent may take a while to end.
+    /// Beside everything else: an agent may take a while to end.
     fn end(&self, session: SessionId, by: &'static str) {
         let supervisor = self.0.ops.supervisor().clone();
         self.0.tasks.spawn(async move {

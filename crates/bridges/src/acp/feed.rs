@@ -42,9 +42,8 @@ use super::prompts::{PromptReply, PromptTracker, cancelled};
 use super::queue::{ConnectionClosed, MessageMeta};
 use super::refusal::RpcRefusal;
 use super::update_encoder::{self, ControlKind, UpdateEncoder};
-use crate::viewer_log::{ViewerLog, redacted};
+use intercom_daemon::ops::{LogReader, ViewerLog, redacted};
 use intercom_store::bus::BellListener;
-use intercom_store::{IdLookup, Store};
 use intercom_types::event::{AgentSetting, PromptSending};
 use intercom_types::{Event, EventKind, Json, LoggedEvent, RequestId, Role, SessionId, Time};
 use intercom_wire::acp::{client_messages, method, send};
@@ -173,14 +172,14 @@ impl SessionFeed {
 
     async fn run_until_closed(&mut self, opening: FeedOpening) -> Result<(), ConnectionClosed> {
         self.open(opening).await?;
-        let store = self.client.acp().0.ops.supervisor().store().clone();
+        let log = self.client.log();
         let outbox = self.client.outbox().clone();
         loop {
             // Events are read only when everything before them is sent: `out` stays small, and the rest stays in the
             // log.
             let size = self.out.front().map(|(text, _)| text.len());
             let checks_removal = size.is_none() && !self.prompts.is_empty();
-            let new_events = next(&store, self.session, self.after, &mut self.bell, &mut self.caught_up);
+            let new_events = next(&log, self.session, self.after, &mut self.bell, &mut self.caught_up);
             // Each branch can be dropped at its await: a command, a permit and a ring that were not returned stay where
             // they are.
             tokio::select! {
@@ -217,9 +216,8 @@ impl SessionFeed {
     /// Answers the prompts of a session that was removed. Its log went with it, so no event will answer them.
     async fn answer_if_removed(&mut self) {
         let id = self.session.to_string();
-        // From the store: the operation would also inspect the session's processes, every time.
-        let found = self.client.acp().0.ops.supervisor().store().session(id.clone()).await;
-        if matches!(found, Ok(IdLookup::None)) {
+        // From the log: the operation would also inspect the session's processes, every time.
+        if matches!(self.client.log().session(self.session).await, Ok(None)) {
             let left = self.prompts.all(&Err(RpcRefusal::no_session(&id)), Time::now());
             self.answer(left);
         }
@@ -266,12 +264,12 @@ impl SessionFeed {
 
     /// Replays the agent's messages and prompts up to `up_to`, without requests and answers.
     async fn replay(&mut self, up_to: u64) -> Result<(), ConnectionClosed> {
-        let (store, mut after) = (self.client.acp().0.ops.supervisor().store().clone(), 0);
+        let (reader, mut after) = (self.client.log(), 0);
         // An encoder and a filter of its own: the state of those for new events belongs to a later place in the log.
         let mut encoder = UpdateEncoder::new(self.session.to_string(), self.hosted);
         let mut log = ViewerLog::default();
         loop {
-            let batch = read(&store, self.session, after).await;
+            let batch = read(&reader, self.session, after).await;
             let Some(last) = batch.last().map(|event| event.seq).filter(|_| after < up_to) else {
                 // Text that the filter still holds is sent with the new events.
                 self.viewer = log;
@@ -320,7 +318,7 @@ impl SessionFeed {
         if seen.pending.clearances == 0 && seen.pending.questions == 0 {
             return;
         }
-        let store = self.client.acp().0.ops.supervisor().store().clone();
+        let log = self.client.log();
         let mut open = Vec::new();
         let (reads, session) = (self.client.reads(), Some(&*self.session));
         let clearances = reads.pending_clearances(session).await.unwrap_or_default();
@@ -328,7 +326,7 @@ impl SessionFeed {
         open.extend(clearances.iter().map(|clearance| clearance.id.to_string()));
         open.extend(questions.iter().map(|question| question.id.to_string()));
         for event in
-            store.events_of(self.session, KINDS, self.after, MAX_OPEN_REQUESTS).await.unwrap_or_default()
+            log.events_of(self.session, KINDS, self.after, MAX_OPEN_REQUESTS).await.unwrap_or_default()
         {
             let event = self.visible(event);
             if let Some(request) =
@@ -354,10 +352,10 @@ impl SessionFeed {
         if !self.is_viewer() {
             return vec![event];
         }
-        let store = self.client.acp().0.ops.supervisor().store().clone();
+        let reader = self.client.log();
         loop {
             let mut out = Vec::new();
-            match log.push(&store, event.clone(), &mut out).await {
+            match log.push(&reader, event.clone(), &mut out).await {
                 Ok(()) => return out,
                 Err(error) => {
                     tracing::warn!(%error, "an ACP client's log cannot be read; it is tried again");
@@ -498,9 +496,9 @@ impl SessionFeed {
     /// Returns the content of the prompt that leaves the queue.
     async fn content_of(&self, sending: &PromptSending) -> Option<Json> {
         let id = sending.prompt;
-        let store = self.client.acp().0.ops.supervisor().store();
-        let Ok(IdLookup::One(prompt)) = store.prompt(id.to_string()).await else { return None };
-        let content = store.content(id).await.ok().flatten();
+        let log = self.client.log();
+        let Ok(Some(prompt)) = log.prompt(id).await else { return None };
+        let content = log.prompt_content(id).await.ok().flatten();
         let words = || Json::of(&json!([{ "type": "text", "text": prompt.text }]));
         Some(content.map_or_else(words, |content| content.as_json().clone()))
     }
@@ -508,9 +506,8 @@ impl SessionFeed {
     /// Finds the running turn, so that the encoder knows its prompts and the client does not receive echoes of them.
     async fn find_turn(&mut self) {
         const KINDS: &[EventKind] = &[EventKind::TurnStarted, EventKind::TurnEnded, EventKind::PromptSending];
-        let store = self.client.acp().0.ops.supervisor().store().clone();
-        for event in
-            store.events_of(self.session, KINDS, self.after, MAX_TURN_EVENTS).await.unwrap_or_default()
+        let log = self.client.log();
+        for event in log.events_of(self.session, KINDS, self.after, MAX_TURN_EVENTS).await.unwrap_or_default()
         {
             self.encoder.encode_logged(&event);
             if let Event::PromptSending(sending) = event.event()
@@ -542,10 +539,10 @@ impl SessionFeed {
     /// unanswered requests to the client are cancelled.
     async fn finish(&mut self, answer: Option<OutgoingLine>) -> Result<(), ConnectionClosed> {
         self.withdraw_queued().await;
-        let store = self.client.acp().0.ops.supervisor().store().clone();
+        let log = self.client.log();
         loop {
             self.flush().await?;
-            let events = read(&store, self.session, self.after).await;
+            let events = read(&log, self.session, self.after).await;
             if events.is_empty() {
                 break;
             }
@@ -602,7 +599,7 @@ async fn sleep_until(at: Option<Time>) {
 /// Returns the events after `after`; waits for a ring first if the last read returned none. It may be dropped at any
 /// point: `wait` remembers a ring, so that the next call reads at once.
 async fn next(
-    store: &Store,
+    log: &LogReader,
     session: SessionId,
     after: u64,
     bell: &mut BellListener,
@@ -612,13 +609,13 @@ async fn next(
         return std::future::pending().await; // the daemon ends
     }
     *wait = false;
-    read(store, session, after).await
+    read(log, session, after).await
 }
 
 /// Reads the log and retries until it succeeds: a failure may pass in a moment, and a client need not notice it.
-async fn read(store: &Store, session: SessionId, after: u64) -> Vec<LoggedEvent> {
+async fn read(log: &LogReader, session: SessionId, after: u64) -> Vec<LoggedEvent> {
     loop {
-        match store.events(Some(after), Some(session), BATCH).await {
+        match log.events(Some(after), Some(session), BATCH).await {
             Ok(events) => return events.unwrap_or_default(),
             Err(error) => {
                 tracing::warn!(%error, after, "an ACP client's log cannot be read; it is tried again");

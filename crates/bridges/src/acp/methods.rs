@@ -5,15 +5,14 @@ use std::sync::Arc;
 use serde_json::{Value, json};
 
 use super::capabilities;
-use super::capabilities::OfferedProfile;
 use super::client::ClientState;
 use super::client_requests::ClientDecision;
 use super::feed::HistoryMode;
 use super::refusal::RpcRefusal;
 use intercom_daemon::ops::{SessionQuery, SettingResult};
 use intercom_types::{
-    AgentChange, Json, NewSession, OnClientLeft, Phase, PresetChange, RememberChoice, RememberedRule,
-    Session, SessionFailure, SessionId, SettingChange, SettingValue, SettingWait, StopMode,
+    AgentChange, Json, ListedAgent, NewSession, OnClientLeft, Phase, PresetChange, RememberChoice,
+    RememberedRule, Session, SessionFailure, SessionId, SettingChange, SettingValue, SettingWait, StopMode,
 };
 use intercom_wire::acp::client_request::{
     self, NewSessionParams, SetModeParams, SetModelParams, SetOptionParams,
@@ -27,7 +26,7 @@ pub(super) async fn known(client: &ClientState) -> Option<Value> {
     let config = client.acp().0.ops.supervisor().config();
     let name = client.options().agent.clone().or_else(|| config.seats.agent.clone())?;
     let profiles = client.profiles().await.ok()?;
-    profiles.into_iter().find(|profile| profile.name == name)?.known
+    profiles.into_iter().find(|profile| profile.name == name)?.known.map(|known| json!(known))
 }
 
 /// Starts a session, or attaches to the one that the client was started for. Returns the session, the answer, and the
@@ -90,8 +89,8 @@ fn pick<'a>(
     client: &ClientState,
     asked: Option<String>,
     cwd: &str,
-    profiles: &'a [OfferedProfile],
-) -> Result<&'a OfferedProfile, RpcRefusal> {
+    profiles: &'a [ListedAgent],
+) -> Result<&'a ListedAgent, RpcRefusal> {
     let config = client.acp().0.ops.supervisor().config();
     let here = || {
         let here = config.workspaces.values().find(|place| place.path.as_os_str() == cwd);

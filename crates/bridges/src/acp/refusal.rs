@@ -2,7 +2,8 @@
 
 use serde_json::{Value, json};
 
-use intercom_daemon::ops::{ErrorAttachment, ErrorKind, OpError};
+use intercom_daemon::ops::{ErrorKind, OpError};
+use intercom_types::ErrorAttachment;
 use intercom_types::{Json, RequestId};
 use intercom_wire::jsonrpc::{self, INTERNAL_ERROR, INVALID_PARAMS, INVALID_REQUEST, RESOURCE_NOT_FOUND};
 
@@ -89,7 +90,7 @@ impl From<OpError> for RpcRefusal {
             ErrorKind::Unprocessable if error.code == "spawn_failed" => INTERNAL_ERROR,
             ErrorKind::Invalid | ErrorKind::Unprocessable => INVALID_PARAMS,
             ErrorKind::Forbidden => FORBIDDEN,
-            ErrorKind::NotFound => RESOURCE_NOT_FOUND,
+            ErrorKind::NotFound | ErrorKind::Removed => RESOURCE_NOT_FOUND,
             ErrorKind::Conflict => INVALID_REQUEST,
             ErrorKind::TooMany | ErrorKind::Internal | ErrorKind::Unavailable | ErrorKind::NoAnswer => {
                 INTERNAL_ERROR

@@ -7,12 +7,11 @@ use agent_client_protocol_schema::v1::{
 use serde::de::DeserializeOwned;
 use serde_json::{Value, json};
 
-use super::capabilities::OfferedProfile;
 use super::client_requests::{self, ClientRequestSubject};
 use super::update_encoder::{self, UpdateEncoder};
 use super::{capabilities, refusal::RpcRefusal};
 use intercom_types::samples::sample;
-use intercom_types::{EventKind, RequestId, Role, Session, SessionId};
+use intercom_types::{EventKind, ListedAgent, RequestId, Role, Session, SessionId};
 use intercom_wire::acp::client_messages;
 
 const CLEARANCE: &str = "clr_0000000000000001";
@@ -44,11 +43,11 @@ fn seen(more: &Value) -> Session {
     serde_json::from_value(view).unwrap()
 }
 
-fn profiles() -> Vec<OfferedProfile> {
+fn profiles() -> Vec<ListedAgent> {
     let all = json!([
-        { "name": "fix", "protocol": "acp", "description": "d" },
-        { "name": "other", "protocol": "intercom", "availability": "installed" },
-        { "name": "away", "protocol": "acp", "availability": "missing" },
+        { "name": "fix", "command": "fix", "protocol": "acp", "description": "d" },
+        { "name": "other", "command": "other", "protocol": "intercom", "availability": "installed" },
+        { "name": "away", "command": "away", "protocol": "acp", "availability": "missing" },
     ]);
     serde_json::from_value(all).unwrap()
 }

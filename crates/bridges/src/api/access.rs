@@ -9,7 +9,7 @@
 //! A process below one of our shims is an agent, whatever its user and its token: it gets no access.
 
 use std::net::SocketAddr;
-use std::sync::{Arc, OnceLock};
+use std::sync::Arc;
 
 use axum::body::Body;
 use axum::extract::connect_info::ConnectInfo;
@@ -18,14 +18,12 @@ use axum::http::request::Parts;
 use axum::http::{HeaderMap, Method, StatusCode, header};
 use axum::middleware::Next;
 use axum::response::{IntoResponse, Response};
-use nix::unistd::{Uid, User};
 use serde_json::json;
 
 use super::ApiBridge;
 use super::error::ApiError;
 use super::guard;
-use super::web::CookieSession;
-use intercom_daemon::ops::{Caller, RequiredRole};
+use intercom_daemon::ops::{Caller, ConsoleAccess, RequiredRole};
 use intercom_daemon::supervisor::ProcessOwner;
 use intercom_redact::redact_json;
 use intercom_types::{AGENT_PREFIX, Json, Role, Time};
@@ -146,22 +144,13 @@ impl ApiBridge {
 
     /// The name and role of a user on the unix socket.
     fn user_of_socket(&self, uid: Option<u32>) -> Result<(String, Role), ApiError> {
-        let config = self.supervisor().config();
-        let operator = config.operators.iter().find(|operator| operator.uid.is_some() && operator.uid == uid);
-        match (operator, uid) {
-            (Some(operator), _) => Ok((operator.name.clone(), operator.role())),
-            (None, Some(uid)) if uid == Uid::effective().as_raw() => Ok((own_name(), Role::Admin)),
-            _ => {
-                if self.0.users_refused.is_news(uid, Time::now()) {
-                    tracing::warn!(
-                        uid,
-                        "a user without access was refused; further refusals within a minute are not logged"
-                    );
-                }
-                let message = "only the daemon's own user and configured operators may use this socket";
-                Err(ApiError::new(StatusCode::FORBIDDEN, "forbidden", message))
+        uid.and_then(|uid| self.ops().local_user(uid)).ok_or_else(|| {
+            if self.0.users_refused.is_news(uid, Time::now()) {
+                tracing::warn!(uid, "a stranger was refused; further ones within a minute are not logged");
             }
-        }
+            let message = "only the daemon's own user and configured operators may use this socket";
+            ApiError::new(StatusCode::FORBIDDEN, "forbidden", message)
+        })
     }
 
     async fn remote(
@@ -176,14 +165,14 @@ impl ApiBridge {
         guard::host_and_origin(headers, local, &self.supervisor().config().api.hosts)?;
         let via = format!("tcp {}", from.ip());
         let Some(sent) = headers.get(header::AUTHORIZATION) else {
-            let Some(CookieSession { session, gone, until }) = self.session_of_cookie(headers, local, tls)
+            let Some(ConsoleAccess { session, gone, until }) = self.access_by_cookie(headers, local, tls)
             else {
                 return Ok(None);
             };
             guard::refuse_foreign_page(method, headers)?;
             self.refuse_agents(from, local, recognition).await?;
-            self.note_web_use(&session, from).await;
-            let role = self.bounded(&session.name, session.role);
+            self.ops().note_console_use(&session, from.ip()).await;
+            let role = self.ops().bounded_role(&session.name, session.role);
             let (name, web) = (session.name, Some(session.id));
             return Ok(Some(Caller {
                 name,
@@ -196,33 +185,17 @@ impl ApiBridge {
             }));
         };
         let secret = sent.to_str().ok().and_then(|text| bearer(text)).map(str::trim);
-        let Some((token, gone)) = secret.and_then(|secret| self.0.tokens.find(secret, Time::now())) else {
+        let Some((token, gone)) = secret.and_then(|secret| self.ops().find_token(secret)) else {
             return Err(self.refuse_token(from).await);
         };
         self.refuse_agents(from, local, recognition).await?;
-        let role = self.bounded(&token.name, token.role);
-        self.note_use(&token, from).await;
+        let role = self.ops().bounded_role(&token.name, token.role);
+        self.ops().note_token_use(&token, from.ip()).await;
         let until = token.expires_at;
         Ok(Some(Caller { name: token.name, role, via, local: false, revoked: gone, until, web: None }))
     }
 
-    /// Returns the highest role of any of a person's tokens and sessions.
-    fn bounded(&self, name: &str, role: Role) -> Role {
-        let config = self.supervisor().config();
-        let known = config.operators.iter().find(|operator| operator.name == name);
-        known.map_or(role, |operator| role.min(operator.role()))
-    }
-
-    /// Returns the name of the daemon's own user, as on the socket.
-    pub(super) fn owner(&self) -> (String, Role) {
-        let uid = Uid::effective().as_raw();
-        let config = self.supervisor().config();
-        let operator = config.operators.iter().find(|operator| operator.uid == Some(uid));
-        operator
-            .map_or_else(|| (own_name(), Role::Admin), |operator| (operator.name.clone(), operator.role()))
-    }
-
-    /// Checks that the process at the other end is no agent; once per connection.
+    /// Looked at once for each connection.
     pub(super) async fn refuse_agents(
         &self,
         from: SocketAddr,
@@ -278,15 +251,4 @@ impl ApiBridge {
 fn bearer(header: &str) -> Option<&str> {
     let (scheme, secret) = header.split_once(' ')?;
     scheme.eq_ignore_ascii_case("bearer").then_some(secret)
-}
-
-/// Returns the name of a user. Our own is cached, because every request on the socket needs it.
-fn own_name() -> String {
-    static NAME: OnceLock<String> = OnceLock::new();
-    NAME.get_or_init(|| user_name(Uid::effective().as_raw())).clone()
-}
-
-fn user_name(uid: u32) -> String {
-    let user = User::from_uid(Uid::from_raw(uid)).ok().flatten();
-    user.map_or_else(|| format!("uid {uid}"), |user| user.name)
 }

@@ -5,10 +5,10 @@ use std::borrow::Cow;
 use axum::Json;
 use axum::http::{Method, StatusCode, Uri};
 use axum::response::{IntoResponse, Response};
-use serde_json::json;
 
-use intercom_daemon::ops::{ErrorAttachment, ErrorKind, OpError};
+use intercom_daemon::ops::{ErrorKind, OpError};
 use intercom_store::StoreError;
+use intercom_types::{ErrorAttachment, ErrorBody, ErrorDetail};
 
 #[derive(Debug)]
 pub(crate) struct ApiError {
@@ -38,10 +38,6 @@ impl ApiError {
         OpError::unprocessable(code, message).into()
     }
 
-    pub(super) fn conflict(code: &'static str, message: impl Into<String>) -> Self {
-        OpError::conflict(code, message).into()
-    }
-
     pub(super) fn is_too_many(&self) -> bool {
         self.status == StatusCode::TOO_MANY_REQUESTS
     }
@@ -49,11 +45,6 @@ impl ApiError {
     #[cfg(test)]
     pub(super) fn code(&self) -> &str {
         &self.code
-    }
-
-    pub(super) fn with(mut self, attached: ErrorAttachment) -> Self {
-        self.attached = Some(Box::new(attached));
-        self
     }
 
     pub(crate) fn hint(mut self, hint: impl Into<String>) -> Self {
@@ -64,14 +55,9 @@ impl ApiError {
 
 impl IntoResponse for ApiError {
     fn into_response(self) -> Response {
-        let error = json!({ "code": self.code, "message": self.message, "hint": self.hint });
-        // The object of the error is beside it, under its own name.
-        let mut body = json!(self.attached);
-        if body.is_null() {
-            body = json!({});
-        }
-        body["error"] = error;
-        (self.status, Json(body)).into_response()
+        let Self { status, code, message, hint, attached } = self;
+        let error = ErrorDetail { code, message, hint };
+        (status, Json(ErrorBody { attached, error })).into_response()
     }
 }
 
@@ -83,6 +69,7 @@ impl From<OpError> for ApiError {
             ErrorKind::Forbidden => StatusCode::FORBIDDEN,
             ErrorKind::NotFound => StatusCode::NOT_FOUND,
             ErrorKind::Conflict => StatusCode::CONFLICT,
+            ErrorKind::Removed => StatusCode::GONE,
             ErrorKind::Unprocessable => StatusCode::UNPROCESSABLE_ENTITY,
             ErrorKind::TooMany => StatusCode::TOO_MANY_REQUESTS,
             ErrorKind::Internal => StatusCode::INTERNAL_SERVER_ERROR,

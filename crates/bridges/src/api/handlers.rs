@@ -11,11 +11,13 @@ use super::access::KnownCaller;
 use super::error::ApiError;
 use super::extract::{JsonBody, NoFields, ShortList, StrictQuery};
 use intercom_daemon::ops::{
-    ClearanceQuery, DecisionResult, PromptQuery, QuestionQuery, SessionQuery, SettingResult,
+    AuditQuery, ClearanceQuery, DecisionResult, PromptQuery, QuestionQuery, SessionQuery, SettingResult,
+    StatsQuery,
 };
 use intercom_types::{
-    AgentChange, Decision, FailureSeen, InterruptRequest, LadderChange, NewPrompt, NewSession, NudgeRequest,
-    PresetChange, PromptChange, QuestionAnswer, RulesTest, SettingChange, SnoozeRequest, StopMode,
+    AgentChange, BackupRequest, Decision, FailureSeen, InterruptRequest, LadderChange, NewPrompt, NewSession,
+    NudgeRequest, PresetChange, PromptChange, QuestionAnswer, RulesTest, SettingChange, SnoozeRequest,
+    StopMode, TokenRequest,
 };
 
 /// The `{id}` of a path, as typed: an id, a unique prefix, or a name.
@@ -79,7 +81,29 @@ handlers! {
     test_rules(JsonBody(body) => JsonBody<RulesTest>) = test_rules(body) => ok;
     grants(StrictQuery(query) => StrictQuery<ShortList>) = grants(query.limit) => ok;
     revoke_grant(Path(id) => Id) = revoke_grant(&id) => nothing;
+    stats(StrictQuery(query) => StrictQuery<StatsQuery>) = stats(query) => ok;
+    tokens(StrictQuery(query) => StrictQuery<ShortList>) = tokens(query.limit) => ok;
+    create_token(JsonBody(body) => JsonBody<TokenRequest>) = create_token(body) => created;
+    revoke_token(Path(id) => Id) = revoke_token(&id) => nothing;
+    audit(StrictQuery(query) => StrictQuery<AuditQuery>) = audit(query) => ok;
+    verify_audit(StrictQuery(NoFields {}) => StrictQuery<NoFields>) = verify_audit() => ok;
     reload(JsonBody(NoFields {}) => JsonBody<NoFields>) = reload() => ok;
+}
+
+pub(super) async fn backup(
+    State(api): State<ApiBridge>,
+    KnownCaller(caller): KnownCaller,
+    JsonBody(request): JsonBody<BackupRequest>,
+) -> Result<Response, ApiError> {
+    Ok(ok(api.ops().backup(&caller, request, &api.0.closing).await?))
+}
+
+pub(super) async fn backup_state(
+    State(api): State<ApiBridge>,
+    KnownCaller(caller): KnownCaller,
+    StrictQuery(NoFields {}): StrictQuery<NoFields>,
+) -> Result<Response, ApiError> {
+    Ok(ok(api.ops().backup_state(&caller)?))
 }
 
 fn ok(answer: impl Serialize) -> Response {

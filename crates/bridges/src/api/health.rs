@@ -1,4 +1,4 @@
-//! The health of the daemon.
+//! The health of the daemon, and its metrics.
 
 use std::collections::BTreeMap;
 use std::fmt::Write as _;
@@ -7,93 +7,21 @@ use axum::extract::State;
 use axum::http::{StatusCode, header};
 use axum::response::IntoResponse;
 use axum::{Extension, Json};
-use schemars::JsonSchema;
-use serde::Serialize;
 
 use super::ApiBridge;
+use super::access::KnownCaller;
 use super::error::ApiError;
 use super::extract::{NoFields, StrictQuery};
 use intercom_daemon::ops::Caller;
-use intercom_daemon::session::{failed_commands, quarantined_lines};
-use intercom_store::{ClearanceFilter, QuestionFilter};
-
-#[derive(Debug, Serialize, JsonSchema)]
-#[schemars(rename = "Health")]
-pub(super) struct HealthView {
-    status: String,
-    version: String,
-    #[serde(flatten)]
-    more: Option<HealthDetails>,
-}
-
-#[derive(Debug, Serialize, JsonSchema)]
-#[schemars(rename = "More")]
-struct HealthDetails {
-    sessions: SessionCounts,
-    bridges: BTreeMap<String, String>,
-    last_seq: u64,
-    /// Problems that need a person, such as a broken audit chain or a database that cannot be written.
-    warnings: Vec<String>,
-    /// Lines of agents that the daemon rejected since its start because it failed at them. Any is a bug in intercom.
-    quarantined_lines: u64,
-    /// The caller's name and role.
-    you: CallerView,
-}
-
-#[derive(Debug, Serialize, JsonSchema)]
-#[schemars(rename = "Sessions")]
-struct SessionCounts {
-    live: i64,
-    total: i64,
-}
-
-#[derive(Debug, Serialize, JsonSchema)]
-#[schemars(rename = "You")]
-struct CallerView {
-    name: String,
-    role: String,
-    /// True if the caller may start and resume agents.
-    may_start: bool,
-}
+use intercom_types::Health;
 
 pub(super) async fn health(
     State(api): State<ApiBridge>,
     caller: Option<Extension<Caller>>,
     StrictQuery(NoFields {}): StrictQuery<NoFields>,
-) -> Result<Json<HealthView>, ApiError> {
-    let more = match caller {
-        None => None,
-        Some(Extension(caller)) => {
-            let (live, total) = api.store().count_sessions().await?;
-            Some(HealthDetails {
-                sessions: SessionCounts { live, total },
-                bridges: bridges(&api),
-                last_seq: api.bell().listen().newest(),
-                warnings: warnings(&api).await?,
-                quarantined_lines: quarantined_lines(),
-                you: CallerView {
-                    name: caller.name,
-                    role: caller.role.to_string(),
-                    may_start: caller.role >= api.supervisor().config().access.start(),
-                },
-            })
-        }
-    };
-    Ok(Json(HealthView { status: "ok".to_owned(), version: env!("CARGO_PKG_VERSION").to_owned(), more }))
-}
-
-async fn warnings(api: &ApiBridge) -> Result<Vec<String>, ApiError> {
-    let read_only = api.store().probe_failure().await.map(|why| {
-        format!(
-            "read-only: the database cannot be written ({why}); commands are refused, agents can be stopped"
-        )
-    });
-    let audit = api.store().audit_warnings().await?;
-    let failed = Some(failed_commands()).filter(|count| *count > 0).map(|count| {
-        format!("intercom failed at {count} commands and took them back; please report this bug with the daemon's log")
-    });
-    let audit = audit.into_iter().map(|warning| format!("audit: {warning}"));
-    Ok(read_only.into_iter().chain(failed).chain(audit).collect())
+) -> Result<Json<Health>, ApiError> {
+    let caller = caller.as_ref().map(|Extension(caller)| caller);
+    Ok(Json(api.ops().health(caller, bridges(&api)).await?))
 }
 
 fn bridges(api: &ApiBridge) -> BTreeMap<String, String> {
@@ -103,23 +31,31 @@ fn bridges(api: &ApiBridge) -> BTreeMap<String, String> {
 }
 
 /// Prometheus text.
-pub(super) async fn metrics(State(api): State<ApiBridge>) -> Result<impl IntoResponse, ApiError> {
-    let store = api.store();
-    let (live, total) = store.count_sessions().await?;
-    let pending = ClearanceFilter { status: Some(intercom_types::ClearanceStatus::Pending), session: None };
-    let clearances = store.clearances(pending, None, 1000).await?.items.len();
-    let pending = QuestionFilter { status: Some(intercom_types::QuestionStatus::Pending), session: None };
-    let questions = store.questions(pending, None, 1000).await?.items.len();
-    let events = api.bell().listen().newest();
+pub(super) async fn metrics(
+    State(api): State<ApiBridge>,
+    KnownCaller(caller): KnownCaller,
+) -> Result<impl IntoResponse, ApiError> {
+    let counts = api.ops().counts(&caller).await?;
+    let sessions = counts.sessions;
     let mut text = String::new();
     let mut metric = |name: &str, kind: &str, help: &str, value: String| {
         writeln!(text, "# HELP {name} {help}\n# TYPE {name} {kind}\n{name} {value}")
             .expect("a String takes any text");
     };
-    metric("intercom_sessions_live", "gauge", "Sessions that have not ended.", live.to_string());
-    metric("intercom_sessions", "gauge", "Sessions in the database.", total.to_string());
-    metric("intercom_clearances_pending", "gauge", "Pending clearances.", clearances.to_string());
-    metric("intercom_questions_pending", "gauge", "Pending questions.", questions.to_string());
+    metric("intercom_sessions_live", "gauge", "Sessions that have not ended.", sessions.live.to_string());
+    metric("intercom_sessions", "gauge", "Sessions in the database.", sessions.total.to_string());
+    metric(
+        "intercom_clearances_pending",
+        "gauge",
+        "Clearances that wait for a decision.",
+        counts.pending_clearances.to_string(),
+    );
+    metric(
+        "intercom_questions_pending",
+        "gauge",
+        "Questions that wait for an answer.",
+        counts.pending_questions.to_string(),
+    );
     for (bridge, condition) in api.0.conditions.all() {
         for (name, help, value) in condition.metrics {
             metric(&format!("intercom_{bridge}_{name}"), "gauge", help, value.to_string());
@@ -128,15 +64,15 @@ pub(super) async fn metrics(State(api): State<ApiBridge>) -> Result<impl IntoRes
     metric(
         "intercom_lines_quarantined_total",
         "counter",
-        "Lines of agents that intercom rejected because it failed at them (a bug).",
-        quarantined_lines().to_string(),
+        "Lines of agents at which intercom failed, and which it rejected.",
+        counts.quarantined_lines.to_string(),
     );
     metric(
         "intercom_commands_failed_total",
         "counter",
-        "Commands of operators that failed inside of intercom and were undone (a bug).",
-        failed_commands().to_string(),
+        "Commands of operators at which intercom failed, and which it took back.",
+        counts.failed_commands.to_string(),
     );
-    metric("intercom_events_total", "counter", "Events ever written to the log.", events.to_string());
+    metric("intercom_events_total", "counter", "Events ever written to the log.", counts.events.to_string());
     Ok((StatusCode::OK, [(header::CONTENT_TYPE, "text/plain; version=0.0.4")], text))
 }

@@ -14,17 +14,18 @@ use serde_json::{Map, Value, json};
 
 use super::access::require;
 use super::extract::ShortList;
-use super::view::{EventPage, TokenView};
-use super::{ApiBridge, audit, backup, events, handlers, health, idempotency, stats, tokens, web};
+use super::{ApiBridge, events, handlers, health, idempotency, web};
 use intercom_daemon::ops::{
-    AgentView, ClearanceQuery, GrantView, OperationKind, PolicyView, PromptQuery, QuestionQuery,
-    RequiredRole, SessionQuery,
+    AuditQuery, ClearanceQuery, EventsQuery, OperationKind, PromptQuery, QuestionQuery, RequiredRole,
+    SessionQuery, StatsQuery,
 };
 use intercom_types::{
-    AgentChange, Clearance, ClearanceExplanation, ConfigReload, Decision, FailureSeen, InterruptAnswer,
-    InterruptRequest, LadderChange, List, NewPrompt, NewSession, NudgeAnswer, NudgeRequest, PresetChange,
-    Prompt, PromptChange, Question, QuestionAnswer, Quorum, Role, RulesTest, RulesTestResult, Session,
-    SettingAgreed, SettingChange, SettingSent, SnoozeRequest, StopResult,
+    AgentChange, AuditPage, AuditVerdict, BackupRequest, BackupResult, BackupState, Clearance,
+    ClearanceExplanation, ConfigReload, ConsoleCode, CreatedToken, Decision, DecisionStats, EventPage,
+    FailureSeen, Health, InterruptAnswer, InterruptRequest, LadderChange, List, ListedAgent, ListedGrant,
+    ListedToken, ListedWebSession, NewPrompt, NewSession, NudgeAnswer, NudgeRequest, PolicySummary,
+    PresetChange, Prompt, PromptChange, Question, QuestionAnswer, Quorum, Role, RulesTest, RulesTestResult,
+    Session, SettingAgreed, SettingChange, SettingSent, SignIn, SnoozeRequest, StopResult, TokenRequest,
 };
 
 /// One endpoint.
@@ -112,22 +113,21 @@ impl Endpoint {
 #[rustfmt::skip] // a table reads best as one
 pub(super) fn endpoints() -> Vec<Endpoint> {
     use OperationKind::{
-        AcknowledgeFailure, Answer, ChangeAgent, ChangeLadder, ChangePreset, ChangePrompt, ChangeSetting, Decide, Interrupt,
-        KillSession, ListAgentSessions, Nudge, Read, Reload, RemoveSession, ResumeSession, RevokeGrant, SendPrompt, Snooze,
+        AcknowledgeFailure, Answer, Backup, ChangeAgent, ChangeLadder, ChangePreset, ChangePrompt, ChangeSetting, Decide, Interrupt,
+        KillSession, ListAgentSessions, ManageTokens, Nudge, Read, ReadAudit, Reload, RemoveSession, ResumeSession, RevokeGrant, SendPrompt, Snooze,
         StartSession, StopSession, TakeBackPrompt, TestRules,
     };
     use RequiredRole::Nothing;
-    use Role::{Admin, Viewer};
     let get = Method::GET;
     let post = Method::POST;
     let delete = Method::DELETE;
     let of = |method: &Method| method.clone();
     vec![
-        Endpoint::new(of(&get), "/health", Nothing, "The daemon's health; more with a role", health::health).answers::<health::HealthView>(200),
+        Endpoint::new(of(&get), "/health", Nothing, "How the daemon is; more with a role", health::health).answers::<Health>(200),
         Endpoint::new(of(&get), "/openapi.json", Nothing, "This description", openapi).answers::<Value>(200),
-        Endpoint::new(of(&get), "/agents", Read, "The agents that can be started", handlers::agents).query::<ShortList>().answers::<List<AgentView>>(200),
-        Endpoint::new(of(&post), "/backup", Admin, "A copy of the database", backup::backup).body::<backup::BackupRequest>().answers::<backup::BackupResult>(200),
-        Endpoint::new(of(&get), "/backup", Admin, "The progress of the running backup", backup::progress).answers::<backup::BackupState>(200),
+        Endpoint::new(of(&get), "/agents", Read, "Which agents can be started", handlers::agents).query::<ShortList>().answers::<List<ListedAgent>>(200),
+        Endpoint::new(of(&post), "/backup", Backup, "A copy of the database", handlers::backup).body::<BackupRequest>().answers::<BackupResult>(200),
+        Endpoint::new(of(&get), "/backup", Backup, "How far the backup is that is being made", handlers::backup_state).answers::<BackupState>(200),
         Endpoint::new(of(&get), "/sessions", Read, "Sessions, newest first", handlers::sessions).query::<SessionQuery>().answers::<List<Session>>(200),
         Endpoint::new(of(&post), "/sessions", StartSession, "Starts an agent", handlers::start).body::<NewSession>().answers::<Session>(201),
         Endpoint::new(of(&get), "/sessions/{id}", Read, "One session", handlers::session).answers::<Session>(200),
@@ -154,24 +154,24 @@ pub(super) fn endpoints() -> Vec<Endpoint> {
         Endpoint::new(of(&get), "/questions", Read, "Questions, newest first", handlers::questions).query::<QuestionQuery>().answers::<List<Question>>(200),
         Endpoint::new(of(&get), "/questions/{id}", Read, "One question", handlers::question).answers::<Question>(200),
         Endpoint::new(of(&post), "/questions/{id}/answer", Answer, "Answers it, once", handlers::answer).body::<QuestionAnswer>().answers::<Question>(200),
-        Endpoint::new(of(&get), "/events", Viewer, "The log: a stream, or with `Accept: application/json` a page", events::events).query::<events::EventsQuery>().answers::<EventPage>(200).streams(),
-        Endpoint::new(of(&get), "/sessions/{id}/log", Viewer, "A session's whole log as a file, one event per line", events::download).answers_file(200),
-        Endpoint::new(of(&get), "/figures", Viewer, "Statistics: time to decisions, agents' waiting time, and events", stats::show).query::<stats::StatsQuery>().answers::<stats::DecisionStats>(200),
-        Endpoint::new(of(&get), "/clearances/{id}/explanation", Read, "The result of each rule, and the rule that \"always allow\" would add", handlers::explanation).answers::<ClearanceExplanation>(200),
-        Endpoint::new(of(&get), "/policy", Read, "The rules in force", handlers::policy).answers::<PolicyView>(200),
-        Endpoint::new(of(&post), "/policy/test", TestRules, "Evaluates past requests with other rules; changes nothing", handlers::test_rules).body::<RulesTest>().answers::<RulesTestResult>(200),
-        Endpoint::new(of(&get), "/grants", Read, "Grants, newest first", handlers::grants).query::<ShortList>().answers::<List<GrantView>>(200),
+        Endpoint::new(of(&get), "/events", Read, "The log: a stream, or with `Accept: application/json` a page", events::events).query::<EventsQuery>().answers::<EventPage>(200).streams(),
+        Endpoint::new(of(&get), "/sessions/{id}/log", Read, "All of a session's log as a file, one event per line", events::download).answers_file(200),
+        Endpoint::new(of(&get), "/figures", Read, "How long decisions take, how long agents wait for them, and how much is said", handlers::stats).query::<StatsQuery>().answers::<DecisionStats>(200),
+        Endpoint::new(of(&get), "/clearances/{id}/explanation", Read, "What each rule makes of it, and the rule that allowing it always would add", handlers::explanation).answers::<ClearanceExplanation>(200),
+        Endpoint::new(of(&get), "/policy", Read, "The rules in force", handlers::policy).answers::<PolicySummary>(200),
+        Endpoint::new(of(&post), "/policy/test", TestRules, "What other rules would have made of what was asked; changes nothing", handlers::test_rules).body::<RulesTest>().answers::<RulesTestResult>(200),
+        Endpoint::new(of(&get), "/grants", Read, "What was allowed always, newest first", handlers::grants).query::<ShortList>().answers::<List<ListedGrant>>(200),
         Endpoint::new(of(&delete), "/grants/{id}", RevokeGrant, "Revokes a grant", handlers::revoke_grant).answers_nothing(204),
         Endpoint::new(of(&post), "/reload", Reload, "Reads the configuration again", handlers::reload).answers::<ConfigReload>(200),
-        Endpoint::new(of(&get), "/tokens", Admin, "Tokens, newest first", tokens::list).query::<ShortList>().answers::<List<TokenView>>(200),
-        Endpoint::new(of(&post), "/tokens", Admin, "Creates a token; its secret is shown once", tokens::create).body::<tokens::TokenRequest>().answers::<tokens::CreatedToken>(201),
-        Endpoint::new(of(&delete), "/tokens/{id}", Admin, "Revokes a token, effective immediately", tokens::revoke).answers_nothing(204),
-        Endpoint::new(of(&post), "/web/codes", Viewer, "A link that signs the caller in to the console, once", web::code).answers::<web::CodeView>(201),
-        Endpoint::new(of(&post), "/web/sessions", Nothing, "Signs in to the console with a code or a token: sets a cookie", web::sign_in).body::<web::SignIn>().answers::<web::WebSessionView>(201),
-        Endpoint::new(of(&get), "/web/sessions", Viewer, "Sign-ins to the console: your own; all of them for admins", web::list).query::<ShortList>().answers::<List<web::WebSessionView>>(200),
-        Endpoint::new(of(&delete), "/web/sessions/{id}", Viewer, "Signs out; `current` is the caller's own sign-in", web::sign_out).answers_nothing(204),
-        Endpoint::new(of(&get), "/audit", Admin, "The audit, oldest first, or newest first `before` a row", audit::list).query::<audit::AuditQuery>().answers::<audit::AuditPage>(200),
-        Endpoint::new(of(&get), "/audit/verify", Admin, "Verifies every row and every link of the audit chain", audit::verify).answers::<audit::VerifiedView>(200),
+        Endpoint::new(of(&get), "/tokens", ManageTokens, "Tokens, newest first", handlers::tokens).query::<ShortList>().answers::<List<ListedToken>>(200),
+        Endpoint::new(of(&post), "/tokens", ManageTokens, "Makes a token; its secret is shown once", handlers::create_token).body::<TokenRequest>().answers::<CreatedToken>(201),
+        Endpoint::new(of(&delete), "/tokens/{id}", ManageTokens, "Revokes a token, at once", handlers::revoke_token).answers_nothing(204),
+        Endpoint::new(of(&post), "/web/codes", Read, "A link that signs the caller in to the console, once", web::code).answers::<ConsoleCode>(201),
+        Endpoint::new(of(&post), "/web/sessions", Nothing, "Signs in to the console with a code or a token: sets a cookie", web::sign_in).body::<SignIn>().answers::<ListedWebSession>(201),
+        Endpoint::new(of(&get), "/web/sessions", Read, "Who is signed in to the console: one's own, for admins all", web::list).query::<ShortList>().answers::<List<ListedWebSession>>(200),
+        Endpoint::new(of(&delete), "/web/sessions/{id}", Read, "Signs out; `current` is the one that asks", web::sign_out).answers_nothing(204),
+        Endpoint::new(of(&get), "/audit", ReadAudit, "The audit, oldest first, or newest first `before` a row", handlers::audit).query::<AuditQuery>().answers::<AuditPage>(200),
+        Endpoint::new(of(&get), "/audit/verify", ReadAudit, "Looks at every row of the audit and every link between them", handlers::verify_audit).answers::<AuditVerdict>(200),
     ]
 }
 

@@ -9,17 +9,12 @@
 //! [`guard::own_page`].
 
 use std::net::SocketAddr;
-use std::sync::Arc;
 
 use axum::Json;
 use axum::extract::connect_info::ConnectInfo;
 use axum::extract::{Path, State};
 use axum::http::{HeaderMap, StatusCode, header};
 use axum::response::{IntoResponse, Response};
-use schemars::JsonSchema;
-use serde::{Deserialize, Serialize};
-use serde_json::json;
-use tokio_util::sync::CancellationToken;
 
 use super::ApiBridge;
 use super::access::KnownCaller;
@@ -27,19 +22,11 @@ use super::access::Peer;
 use super::error::ApiError;
 use super::extract::{JsonBody, NoFields, ShortList, StrictQuery};
 use super::guard;
-use super::tokens::{hash, random_secret};
-use intercom_daemon::ops::{Caller, OpError, audited, limit};
-use intercom_store::StoredWebSession;
-use intercom_types::{Json as Raw, List, Role, Time, TokenId, WebSession, WebSessionId};
-
-mod console_sessions;
-
-use console_sessions::CODE_MILLIS;
-pub(super) use console_sessions::ConsoleSessions;
+use intercom_daemon::ops::{ConsoleAccess, NewConsoleSession, SignInCredential};
+use intercom_types::{ConsoleCode, List, ListedWebSession, SignIn};
 
 /// The longest lifetime of a cookie in browsers; the daemon decides when the session ends.
 const COOKIE_SECONDS: u32 = 400 * 24 * 60 * 60;
-const LONGEST_BROWSER: usize = 200;
 
 /// Returns the cookie's name. It has the port, because cookies ignore ports: two daemons would sign each other out.
 fn cookie_name(local: SocketAddr, tls: bool) -> String {
@@ -55,153 +42,32 @@ fn cookie<'a>(headers: &'a HeaderMap, name: &str) -> Option<&'a str> {
     })
 }
 
-/// The reason why there is no console, and the remedy.
-#[derive(Debug, Clone)]
-pub struct NoConsole {
-    pub why: String,
-    pub remedy: String,
-}
-
-impl std::fmt::Display for NoConsole {
-    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        write!(f, "{}.\nTo get one, {}", self.why, self.remedy)
-    }
-}
-
-/// The session of a browser's cookie, and the end of its access.
-pub(super) struct CookieSession {
-    pub(super) session: WebSession,
-    pub(super) gone: Arc<CancellationToken>,
-    pub(super) until: Option<Time>,
-}
-
 impl ApiBridge {
-    /// Finds the session of a cookie. An ended session is not an error: the request has no caller then.
-    pub(super) fn session_of_cookie(
+    pub(super) fn access_by_cookie(
         &self,
         headers: &HeaderMap,
         local: SocketAddr,
         tls: bool,
-    ) -> Option<CookieSession> {
-        let now = Time::now();
-        let cookie = cookie(headers, &cookie_name(local, tls))?;
-        let (session, gone) = self.0.web.find(cookie, now)?;
-        let until = match session.token {
-            None => None,
-            Some(id) => self.0.tokens.get(id, now)?.0.expires_at,
-        };
-        Some(CookieSession { session, gone, until })
+    ) -> Option<ConsoleAccess> {
+        self.ops().console_access(cookie(headers, &cookie_name(local, tls))?)
     }
 
-    pub(super) async fn note_web_use(&self, session: &WebSession, from: SocketAddr) {
-        let (from, now) = (from.ip().to_string(), Time::now());
-        if !self.0.web.is_news(session.id, &from, now) {
-            return;
+    async fn refuse_sign_in(&self, from: SocketAddr, sent: &SignInCredential) -> ApiError {
+        let refused = self.refuse_token(from).await;
+        if matches!(sent, SignInCredential::Token(_)) || refused.is_too_many() {
+            return refused;
         }
-        if let Err(error) = self.store().record_web_session_use(session.id.to_string(), now, from).await {
-            tracing::warn!(%error, "the use of a web session could not be recorded");
-        }
+        ApiError::new(StatusCode::UNAUTHORIZED, "bad_code", "this link has been used or is too old")
+            .hint("`intercom console` prints a new one")
     }
-
-    /// Sets the address of the console, once the port is open.
-    pub fn set_console_url(&self, url: String) {
-        self.0.web.url.set(url).ok(); // there is one port
-    }
-
-    /// Sets the reason why there is no console.
-    pub fn set_console_unavailable(&self, missing: NoConsole) {
-        self.0.web.missing.set(missing).ok(); // there is one port
-    }
-
-    /// Returns the address of the console; `None` without a port.
-    pub fn console_url(&self) -> Option<&str> {
-        self.0.web.url.get().map(String::as_str)
-    }
-
-    /// Returns a one-time link that signs in the daemon's own user; `None` without a port.
-    pub fn first_link(&self) -> Option<String> {
-        let url = self.0.web.url.get()?;
-        let (name, role) = self.owner();
-        let code = self.0.web.mint(&name, role, Time::now()).ok()?;
-        Some(link(url, &code))
-    }
-}
-
-/// Returns the sign-in link. The code is in the fragment, which browsers never send: it is in no log and no header.
-fn link(url: &str, code: &str) -> String {
-    format!("{url}/#code={code}")
-}
-
-#[derive(Debug, Serialize, JsonSchema)]
-pub(super) struct CodeView {
-    code: String,
-    /// The one-time link to the console.
-    url: String,
-    expires_at: String,
 }
 
 pub(super) async fn code(
     State(api): State<ApiBridge>,
     KnownCaller(caller): KnownCaller,
     JsonBody(NoFields {}): JsonBody<NoFields>,
-) -> Result<(StatusCode, Json<CodeView>), ApiError> {
-    // A session from a code does not end with the token of the caller that asked for the code.
-    if !caller.local {
-        let message = "codes are created on the daemon's own machine only; sign in with the token itself";
-        return Err(ApiError::unprocessable("not_local", message));
-    }
-    let Some(url) = api.0.web.url.get() else {
-        let none = "this daemon has no console";
-        return Err(match api.0.web.missing.get() {
-            Some(missing) => {
-                ApiError::conflict("no_port", format!("{none}: {}", missing.why)).hint(missing.remedy.clone())
-            }
-            None => ApiError::conflict("no_port", format!("{none}, because it listens on no port"))
-                .hint("see [api] listen in the configuration, or `intercom serve --listen`"),
-        });
-    };
-    let now = Time::now();
-    let code = api.0.web.mint(&caller.name, caller.role, now)?;
-    let expires_at = Time::from_millis(now.millis() + CODE_MILLIS).to_string();
-    Ok((StatusCode::CREATED, Json(CodeView { url: link(url, &code), code, expires_at })))
-}
-
-#[derive(Debug, Deserialize, JsonSchema)]
-#[serde(deny_unknown_fields)]
-pub(super) struct SignIn {
-    /// The code of the link, valid once.
-    code: Option<String>,
-    /// A token of the API, instead of a code.
-    token: Option<String>,
-}
-
-#[derive(Debug, Serialize, JsonSchema)]
-pub(super) struct WebSessionView {
-    id: String,
-    name: String,
-    role: String,
-    /// The token of the sign-in; `null` for a code.
-    token: Option<String>,
-    created_at: String,
-    last_used_at: String,
-    last_used_from: String,
-    browser: Option<String>,
-    /// True for the caller's own sign-in.
-    current: bool,
-}
-
-fn view(session: WebSession, current: bool) -> WebSessionView {
-    WebSessionView {
-        id: session.id.to_string(),
-        name: session.name,
-        role: session.role.as_str().to_owned(),
-        token: session.token.map(|id| id.to_string()),
-        created_at: session.created_at.to_string(),
-        last_used_at: session.last_used_at.to_string(),
-        last_used_from: session.last_used_from,
-        browser: session.browser,
-        current,
-    }
+) -> Result<(StatusCode, Json<ConsoleCode>), ApiError> {
+    Ok((StatusCode::CREATED, Json(api.ops().console_code(&caller)?)))
 }
 
 pub(super) async fn sign_in(
@@ -210,64 +76,25 @@ pub(super) async fn sign_in(
     headers: HeaderMap,
     JsonBody(sign_in): JsonBody<SignIn>,
 ) -> Result<Response, ApiError> {
-    let sent = match sign_in {
-        SignIn { code: Some(code), token: None } => SignInCredential::Code(code),
-        SignIn { code: None, token: Some(token) } => SignInCredential::Token(token),
-        _ => return Err(ApiError::bad_request("send exactly one of `code` and `token`")),
-    };
+    let sent = SignInCredential::try_from(sign_in)?;
     let Peer::Tcp { from, local, tls, recognition } = peer else {
         return Err(ApiError::unprocessable("not_local", "sign-in needs the port: it is for browsers"));
     };
     guard::own_page(&headers)?;
-    let now = Time::now();
-    // Before the lookup of the caller: a guess costs nothing. Checked without using it up: an agent that tries a code
-    // must not spoil it.
-    let is_valid = match &sent {
-        SignInCredential::Code(code) => api.0.web.is_code(code.trim(), now),
-        SignInCredential::Token(token) => api.0.tokens.find(token.trim(), now).is_some(),
-    };
-    if !is_valid {
+    // Before the caller is looked up: a guess costs nothing. A code is still good after an agent has tried it.
+    if !api.ops().may_sign_in(&sent) {
         return Err(api.refuse_sign_in(from, &sent).await);
     }
     api.refuse_agents(from, local, &recognition).await?;
-    let found = match &sent {
-        SignInCredential::Code(code) => {
-            api.0.web.redeem(code.trim(), now).map(|(name, role)| (name, role, None))
-        }
-        SignInCredential::Token(token) => {
-            let found = api.0.tokens.find(token.trim(), now);
-            found.map(|(token, gone)| (token.name, token.role, Some((token.id, gone))))
-        }
-    };
-    let Some((name, role, token)) = found else { return Err(api.refuse_sign_in(from, &sent).await) };
-    if let Some(surplus) = api.0.web.surplus() {
-        api.end_web(&surplus, "intercom", "too many").await?;
-    }
-    let secret = random_secret()?;
     let browser = headers.get(header::USER_AGENT).and_then(|value| value.to_str().ok());
-    let session = WebSession {
-        id: WebSessionId::mint(),
-        name: name.clone(),
-        role,
-        token: token.as_ref().map(|(id, _): &(TokenId, _)| *id),
-        created_at: now,
-        last_used_at: now,
-        last_used_from: from.ip().to_string(),
-        browser: browser.map(|name| name.chars().take(LONGEST_BROWSER).collect()),
+    let signed_in = api.ops().sign_in(&sent, from.ip(), browser).await?;
+    let Some(NewConsoleSession { session, secret }) = signed_in else {
+        return Err(api.refuse_sign_in(from, &sent).await);
     };
-    let data = json!({ "web_session": session.id, "token": session.token, "role": role, "via": format!("tcp {}", from.ip()) });
-    let entry = audited("web.signed_in", &name, None, Raw::of(&data));
-    let known = StoredWebSession { session: session.clone(), hash: hash(&secret) };
-    api.store().add_web_session(known.clone(), entry).await?;
-    api.0.web.add(session.clone(), known.hash, token.map(|(_, gone)| gone).as_deref());
     let value = format!("{}.{secret}", session.id);
     let cookie = set_cookie(&cookie_name(local, tls), &value, tls, COOKIE_SECONDS);
-    Ok((StatusCode::CREATED, [(header::SET_COOKIE, cookie)], Json(view(session, true))).into_response())
-}
-
-enum SignInCredential {
-    Code(String),
-    Token(String),
+    let listed = ListedWebSession { session, current: true };
+    Ok((StatusCode::CREATED, [(header::SET_COOKIE, cookie)], Json(listed)).into_response())
 }
 
 fn set_cookie(name: &str, value: &str, tls: bool, seconds: u32) -> String {
@@ -275,28 +102,12 @@ fn set_cookie(name: &str, value: &str, tls: bool, seconds: u32) -> String {
     format!("{name}={value}; Path=/; Max-Age={seconds}; HttpOnly; SameSite=Strict{secure}")
 }
 
-/// Lists the caller's own sign-ins; those of everybody for an admin.
 pub(super) async fn list(
     State(api): State<ApiBridge>,
     KnownCaller(caller): KnownCaller,
     StrictQuery(query): StrictQuery<ShortList>,
-) -> Result<Json<List<WebSessionView>>, ApiError> {
-    limit(query.limit)?;
-    let now = Time::now();
-    let mut found: Vec<WebSession> = api
-        .0
-        .web
-        .sessions()
-        .values()
-        .filter(|known| !known.session.is_idle(now) && !known.gone.is_cancelled())
-        .map(|known| known.session.clone())
-        .filter(|session| may_end(&caller, session))
-        .collect();
-    found.sort_by_key(|session| std::cmp::Reverse(session.created_at.millis()));
-    let current = |session: &WebSession| caller.web == Some(session.id);
-    Ok(Json(List::whole(
-        found.into_iter().map(|session| (current(&session), session)).map(|(c, s)| view(s, c)).collect(),
-    )))
+) -> Result<Json<List<ListedWebSession>>, ApiError> {
+    Ok(Json(api.ops().console_sessions(&caller, query.limit)?))
 }
 
 pub(super) async fn sign_out(
@@ -305,54 +116,13 @@ pub(super) async fn sign_out(
     ConnectInfo(peer): ConnectInfo<Peer>,
     Path(typed): Path<String>,
 ) -> Result<Response, ApiError> {
-    let wanted = match typed.as_str() {
-        "current" => caller.web,
-        typed => typed.parse().ok(),
-    };
-    let found = wanted.and_then(|id| api.0.web.sessions().get(&id).map(|known| known.session.clone()));
-    let Some(session) = found.filter(|session| may_end(&caller, session)) else {
-        return Err(OpError::not_found("web session", &typed).into());
-    };
-    api.end_web(&session, &caller.name, &caller.via).await?;
-    let own = caller.web == Some(session.id);
+    let own = api.ops().sign_out(&caller, &typed).await?;
     match peer {
         Peer::Tcp { local, tls, .. } if own => {
             let cookie = set_cookie(&cookie_name(local, tls), "", tls, 0);
             Ok((StatusCode::NO_CONTENT, [(header::SET_COOKIE, cookie)]).into_response())
         }
         _ => Ok(StatusCode::NO_CONTENT.into_response()),
-    }
-}
-
-fn may_end(caller: &Caller, session: &WebSession) -> bool {
-    caller.role == Role::Admin || session.name == caller.name
-}
-
-impl ApiBridge {
-    /// Ends a session. First in memory: access ends there, even if the store takes its time.
-    async fn end_web(&self, session: &WebSession, by: &str, via: &str) -> Result<(), ApiError> {
-        self.0.web.remove(session.id);
-        let data = json!({ "web_session": session.id, "name": session.name, "via": via });
-        let entry = audited("web.signed_out", by, None, Raw::of(&data));
-        Ok(self.store().end_web_session(session.id.to_string(), entry).await?)
-    }
-
-    async fn refuse_sign_in(&self, from: SocketAddr, sent: &SignInCredential) -> ApiError {
-        match sent {
-            SignInCredential::Token(_) => self.refuse_token(from).await,
-            SignInCredential::Code(_) => {
-                let refused = self.refuse_token(from).await;
-                if refused.is_too_many() {
-                    return refused;
-                }
-                ApiError::new(
-                    StatusCode::UNAUTHORIZED,
-                    "bad_code",
-                    "this link was already used or has expired",
-                )
-                .hint("`intercom console` prints a new one")
-            }
-        }
     }
 }
 

@@ -24,9 +24,9 @@ use super::commands::{PendingKinds, ThreadCommand, decode_text, parse_thread_com
 use super::interaction::{ButtonClick, FormSubmission, Interaction, ThreadMessage};
 use super::sender::DesiredContent;
 use super::web_api::{SlackCallError, WebApi};
-use intercom_daemon::ops::{Caller, ErrorAttachment, ErrorKind, OpError};
+use intercom_daemon::ops::{Caller, ErrorKind, OpError};
 use intercom_store::{DesiredMessage, Store, UpsertRule};
-use intercom_types::{Delivery, Json, OpenEnum, Session, SessionId};
+use intercom_types::{Delivery, ErrorAttachment, Json, OpenEnum, Session, SessionId};
 
 /// The limit on attempts to send a private answer, which is not stored.
 const MAX_ATTEMPTS: usize = 4;

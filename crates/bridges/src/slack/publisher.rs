@@ -46,8 +46,7 @@ mod turn_summary;
 
 use self::turn_summary::{StreamedText, TurnSummary};
 use super::access::SlackAccess;
-use crate::viewer_log::ViewerLog;
-use intercom_store::bus::Bell;
+use intercom_daemon::ops::{LogReader, ViewerLog};
 use intercom_store::{DesiredMessage, LogCutoff, Store, StoreError, UpsertRule};
 use intercom_types::event::{SessionEnded, SessionParked};
 use intercom_types::{ClearanceId, Event, LoggedEvent, QuestionId, SessionId};
@@ -66,7 +65,7 @@ const BREATHER: Duration = Duration::from_secs(1);
 pub(super) struct CardPublisher {
     pub(super) access: SlackAccess,
     pub(super) store: Store,
-    pub(super) bell: Bell,
+    pub(super) log: LogReader,
     /// Notified after a change of a desired message.
     pub(super) outbox: Arc<Notify>,
     /// Notified when home tabs may be out of date.
@@ -154,7 +153,7 @@ impl CardPublisher {
     }
 
     async fn follow_log(&self) {
-        let mut bell = self.bell.listen();
+        let mut bell = self.log.listen();
         let (mut state, mut log) = (PublisherState::default(), ViewerLog::default());
         let mut seq = loop {
             let newest = bell.newest();
@@ -167,7 +166,7 @@ impl CardPublisher {
         loop {
             // Before the read: a ring during the read must not be missed by the wait after it.
             bell.newest();
-            match self.store.events(Some(seq), None, BATCH).await {
+            match self.log.events(Some(seq), None, BATCH).await {
                 Ok(Ok(events)) if events.is_empty() => {
                     self.run_periodic(&mut state).await;
                     let rest = tokio::time::sleep(state.until_periodic());
@@ -223,7 +222,7 @@ impl CardPublisher {
     async fn as_viewer(&self, log: &mut ViewerLog, events: Vec<LoggedEvent>) -> Vec<LoggedEvent> {
         let mut out = Vec::with_capacity(events.len());
         for event in events {
-            while let Err(error) = log.push(&self.store, event.clone(), &mut out).await {
+            while let Err(error) = log.push(&self.log, event.clone(), &mut out).await {
                 tracing::warn!(%error, "the Slack publisher cannot read the log; retrying");
                 tokio::time::sleep(BREATHER).await;
             }

@@ -1,10 +1,12 @@
 //! The person on whose behalf something is done.
 
-use std::sync::Arc;
+use std::sync::{Arc, OnceLock};
 use std::time::Duration;
 
+use nix::unistd::{Uid, User};
 use tokio_util::sync::CancellationToken;
 
+use super::Operations;
 use intercom_types::{Role, Time, WebSessionId};
 
 /// The `via` of ACP clients.
@@ -68,4 +70,33 @@ impl Caller {
     pub fn is_out(&self) -> bool {
         self.revoked.is_cancelled() || self.until.is_some_and(|until| until <= Time::now())
     }
+}
+
+impl Operations {
+    /// The name and role of a user of this machine: a configured operator, or the daemon's own user.
+    pub fn local_user(&self, uid: u32) -> Option<(String, Role)> {
+        let own = Uid::effective().as_raw();
+        let config = self.supervisor().config();
+        let operator = config.operators.iter().find(|operator| operator.uid == Some(uid));
+        let configured = operator.map(|operator| (operator.name.clone(), operator.role()));
+        configured.or_else(|| (uid == own).then(|| (own_name(), Role::Admin)))
+    }
+
+    /// A person's role is the most that any of their tokens or sessions gives.
+    pub fn bounded_role(&self, name: &str, role: Role) -> Role {
+        let config = self.supervisor().config();
+        let known = config.operators.iter().find(|operator| operator.name == name);
+        known.map_or(role, |operator| role.min(operator.role()))
+    }
+}
+
+/// Our own name, which is asked for with every request on the socket.
+fn own_name() -> String {
+    static NAME: OnceLock<String> = OnceLock::new();
+    NAME.get_or_init(|| user_name(Uid::effective())).clone()
+}
+
+fn user_name(uid: Uid) -> String {
+    let user = User::from_uid(uid).ok().flatten();
+    user.map_or_else(|| format!("uid {uid}"), |user| user.name)
 }

@@ -5,16 +5,15 @@ use serde::{Deserialize, Serialize};
 use serde_json::json;
 
 use super::session_view::{clearance_for, list, with_action};
-use super::{
-    Caller, ErrorAttachment, ErrorKind, OpError, OperationKind, Operations, audited, limit, require_one,
-};
+use super::{Caller, ErrorKind, OpError, OperationKind, Operations, audited, limit, require_one};
 use crate::session::{CommandError, CommandRefusal, SessionInput};
 use crate::supervisor::policy::RulingExplanation;
 use intercom_policy::{Rule, RuleEvaluation};
 use intercom_store::ClearanceFilter;
 use intercom_types::{
-    Clearance, ClearanceExplanation, ClearanceStatus, Decision, Delivery, Grant, GrantId, Json as Raw, List,
-    Quorum, RememberChoice, RememberedRule, Role, RuleExplanation, Time, Verdict, parse_duration,
+    Clearance, ClearanceExplanation, ClearanceStatus, Decision, Delivery, ErrorAttachment, Grant, GrantId,
+    Json as Raw, List, Quorum, RememberChoice, RememberedRule, Role, RuleExplanation, Time, Verdict,
+    parse_duration,
 };
 
 #[derive(Debug, Default, Deserialize, JsonSchema)]

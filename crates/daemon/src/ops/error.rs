@@ -3,13 +3,12 @@
 use std::borrow::Cow;
 
 use serde::{Deserialize, Serialize};
-use serde_json::Value;
 
 use crate::session::{CommandError, CommandRefusal};
 use crate::supervisor::StartRefusal;
 use intercom_store::StoreError;
 use intercom_types::text::short;
-use intercom_types::{Clearance, Question, SessionId, SessionRecord};
+use intercom_types::{ErrorAttachment, SessionRecord};
 
 /// The reason why an operation was not carried out, or not completely.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
@@ -27,6 +26,8 @@ pub enum ErrorKind {
     Forbidden,
     NotFound,
     Conflict,
+    /// It was there, and is not any more.
+    Removed,
     Unprocessable,
     TooMany,
     Internal,
@@ -39,21 +40,6 @@ impl ErrorKind {
     pub fn is_fault(self) -> bool {
         matches!(self, Self::Internal | Self::Unavailable | Self::NoAnswer)
     }
-}
-
-/// Data that belongs to an error.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
-#[serde(rename_all = "snake_case")]
-pub enum ErrorAttachment {
-    Clearance(Box<Clearance>),
-    Question(Box<Question>),
-    /// The rule that would be stored now.
-    Proposal(Value),
-    Session(SessionId),
-    /// The oldest event that is still in the log.
-    Oldest(u64),
-    /// The agent's own error.
-    AgentError(Value),
 }
 
 impl OpError {

@@ -2,9 +2,7 @@
 
 use std::sync::Arc;
 
-use schemars::JsonSchema;
-use serde::{Deserialize, Serialize};
-use serde_json::{Value, json};
+use serde_json::json;
 
 use super::{Caller, OpError, OperationKind, Operations, audited, limit, require_one};
 use crate::config::{self, Config, ConfigError};
@@ -13,49 +11,14 @@ use intercom_policy::Rules;
 use intercom_store::StoreError;
 use intercom_types::action::action;
 use intercom_types::{
-    ConfigReload, Grant, Json as Raw, List, Outcome, RulesDifference, RulesTest, RulesTestResult, Time,
+    ConfigReload, Json as Raw, List, ListedGrant, Outcome, PolicySummary, RulesDifference, RulesTest,
+    RulesTestResult, Time,
 };
 
 /// The function that reads the configuration again.
 pub type ConfigReader = Arc<dyn Fn() -> Result<Config, ConfigError> + Send + Sync>;
 
-#[derive(Debug, Serialize, Deserialize, JsonSchema)]
-pub struct PolicyView {
-    pub loaded_at: String,
-    /// The rules as configured, in order.
-    pub rules: Vec<Value>,
-    /// The end of each rule with `until` or `for`, in the same order; null for a rule without an end.
-    pub ends_at: Vec<Option<String>>,
-    pub grants: usize,
-}
-
-#[derive(Debug, Serialize, Deserialize, JsonSchema)]
-pub struct GrantView {
-    id: String,
-    rule: Value,
-    clearance: String,
-    created_by: String,
-    created_at: String,
-    expires_at: Option<String>,
-    revoked_at: Option<String>,
-    /// True if it allows anything now.
-    valid: bool,
-}
-
-fn grant_view(grant: &Grant) -> GrantView {
-    GrantView {
-        id: grant.id.to_string(),
-        rule: serde_json::from_str(grant.rule.as_str()).unwrap_or(Value::Null),
-        clearance: grant.clearance.to_string(),
-        created_by: grant.created_by.clone(),
-        created_at: grant.created_at.to_string(),
-        expires_at: grant.expires_at.map(|at| at.to_string()),
-        revoked_at: grant.revoked_at.map(|at| at.to_string()),
-        valid: grant.is_valid(Time::now()),
-    }
-}
-
-/// The reasons why the previous configuration stays active.
+/// Why what was in force stays in force.
 #[derive(Debug, thiserror::Error)]
 enum ReloadError {
     #[error(transparent)]
@@ -65,15 +28,15 @@ enum ReloadError {
 }
 
 impl Operations {
-    /// Returns the active rules.
-    pub async fn policy(&self, caller: &Caller) -> Result<PolicyView, OpError> {
+    /// The rules in force.
+    pub async fn policy(&self, caller: &Caller) -> Result<PolicySummary, OpError> {
         self.admit(caller, OperationKind::Read)?;
         let active = self.supervisor().in_force();
         let grants =
             self.store().grants().await?.into_iter().filter(|grant| grant.is_valid(Time::now())).count();
         let rules = active.config.rules.iter().map(|rule| json!(rule)).collect();
         let ends_at = active.rules().ends().map(|ends| ends.map(|at| at.to_string())).collect();
-        let policy = PolicyView { loaded_at: active.loaded_at.to_string(), rules, ends_at, grants };
+        let policy = PolicySummary { loaded_at: active.loaded_at, rules, ends_at, grants };
         self.shown(caller, policy).await
     }
 
@@ -102,12 +65,12 @@ impl Operations {
         })
     }
 
-    /// Returns all grants, newest first, whatever the limit: there are never many.
-    pub async fn grants(&self, caller: &Caller, most: Option<usize>) -> Result<List<GrantView>, OpError> {
+    /// Everything that was allowed always, newest first, whatever the limit: there is never much.
+    pub async fn grants(&self, caller: &Caller, most: Option<usize>) -> Result<List<ListedGrant>, OpError> {
         self.admit(caller, OperationKind::Read)?;
         limit(most)?;
         let grants = self.store().grants().await?;
-        self.shown(caller, List::whole(grants.iter().map(grant_view).collect())).await
+        self.shown(caller, List::whole(grants.into_iter().map(ListedGrant::from).collect())).await
     }
 
     pub async fn revoke_grant(&self, caller: &Caller, typed: &str) -> Result<(), OpError> {

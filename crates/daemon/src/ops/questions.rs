@@ -4,10 +4,10 @@ use schemars::JsonSchema;
 use serde::Deserialize;
 
 use super::session_view::list;
-use super::{Caller, ErrorAttachment, OpError, OperationKind, Operations, limit, require_one};
+use super::{Caller, OpError, OperationKind, Operations, limit, require_one};
 use crate::session::{CommandError, CommandRefusal, SessionInput};
 use intercom_store::QuestionFilter;
-use intercom_types::{Answer, List, Question, QuestionAnswer, QuestionStatus};
+use intercom_types::{Answer, ErrorAttachment, List, Question, QuestionAnswer, QuestionStatus};
 
 #[derive(Debug, Default, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]

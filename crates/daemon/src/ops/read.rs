@@ -1,16 +1,15 @@
-//! The read model: the ledger as one caller may see it.
+//! The read model: the ledger as one caller may see it, and the log.
 
 use serde::Serialize;
 use serde::de::DeserializeOwned;
 
-use super::{
-    AgentView, Caller, ClearanceQuery, OpError, Operations, PolicyView, PromptQuery, QuestionQuery,
-    SessionQuery,
-};
+use super::{Caller, ClearanceQuery, OpError, Operations, PromptQuery, QuestionQuery, SessionQuery};
 use intercom_redact::redact_json;
-use intercom_store::IdLookup;
+use intercom_store::bus::{Bell, BellListener};
+use intercom_store::{IdLookup, LogCutoff, SessionScope, Store, StoreError};
 use intercom_types::{
-    Clearance, ClearanceExplanation, ClearanceStatus, List, Prompt, Question, QuestionStatus, Role, Session,
+    Clearance, ClearanceExplanation, ClearanceStatus, Content, EventKind, List, ListedAgent, LoggedEvent,
+    PolicySummary, Prompt, PromptId, Question, QuestionStatus, Role, Session, SessionId, SessionRecord,
 };
 
 /// The default number of items in a list.
@@ -93,16 +92,99 @@ impl ReadModel {
         items(self.ops.prompts(&self.caller, session, PromptQuery::default()).await)
     }
 
-    pub async fn agents(&self) -> Result<Vec<AgentView>, OpError> {
+    pub async fn agents(&self) -> Result<Vec<ListedAgent>, OpError> {
         Ok(self.ops.agents(&self.caller, None).await?.items)
     }
 
-    pub async fn policy(&self) -> Result<PolicyView, OpError> {
+    pub async fn policy(&self) -> Result<PolicySummary, OpError> {
         self.ops.policy(&self.caller).await
     }
 }
 
-/// Turns a missing item into `None`. A failed read stays an error, because the item may exist.
+/// The log as it is, and the records that its events are about, for bridges that show a session to a client of
+/// theirs. What a viewer may see of it comes out of a [`ViewerLog`].
+#[derive(Debug, Clone)]
+pub struct LogReader {
+    store: Store,
+    bell: Bell,
+}
+
+impl LogReader {
+    pub fn new(store: Store, bell: Bell) -> Self {
+        Self { store, bell }
+    }
+
+    pub fn listen(&self) -> BellListener {
+        self.bell.listen()
+    }
+
+    /// Events after `after`, oldest first.
+    pub async fn events(
+        &self,
+        after: Option<u64>,
+        session: Option<SessionId>,
+        limit: usize,
+    ) -> Result<Result<Vec<LoggedEvent>, LogCutoff>, StoreError> {
+        self.store.events(after, session, limit).await
+    }
+
+    /// The newest events of a session before `before`, oldest first.
+    pub async fn events_before(
+        &self,
+        before: u64,
+        session: SessionId,
+        limit: usize,
+    ) -> Result<Vec<LoggedEvent>, StoreError> {
+        self.store.events_before(before, session, limit).await
+    }
+
+    /// The newest events of these kinds up to `up_to`, oldest first.
+    pub async fn events_of(
+        &self,
+        session: SessionId,
+        kinds: &'static [EventKind],
+        up_to: u64,
+        limit: usize,
+    ) -> Result<Vec<LoggedEvent>, StoreError> {
+        self.store.events_of(session, kinds, up_to, limit).await
+    }
+
+    /// `None` if it was removed.
+    pub async fn session(&self, id: SessionId) -> Result<Option<SessionRecord>, StoreError> {
+        self.store.session(id.to_string()).await.map(one)
+    }
+
+    /// All sessions that have not ended, as far as they can be read.
+    pub async fn live_sessions(&self) -> Vec<SessionRecord> {
+        let (mut live, mut before) = (Vec::new(), None);
+        while let Ok(page) = self.store.sessions(SessionScope::NotEnded, None, before, MAX_LIMIT).await {
+            live.extend(page.items);
+            before = page.next;
+            if before.is_none() {
+                break;
+            }
+        }
+        live
+    }
+
+    pub async fn prompt(&self, id: PromptId) -> Result<Option<Prompt>, StoreError> {
+        self.store.prompt(id.to_string()).await.map(one)
+    }
+
+    /// All that a prompt is made of, if that is more than its words.
+    pub async fn prompt_content(&self, id: PromptId) -> Result<Option<Content>, StoreError> {
+        self.store.content(id).await
+    }
+}
+
+fn one<T>(found: IdLookup<T>) -> Option<T> {
+    match found {
+        IdLookup::One(item) => Some(item),
+        IdLookup::None | IdLookup::Ambiguous(_) => None,
+    }
+}
+
+/// `None` if there is no such thing. What cannot be read now is an error: it may be there all the same.
 fn found<T>(read: Result<T, OpError>) -> Result<Option<T>, OpError> {
     match read {
         Ok(thing) => Ok(Some(thing)),
@@ -117,7 +199,11 @@ fn items<T>(read: Result<List<T>, OpError>) -> Result<Vec<T>, OpError> {
 }
 
 impl Operations {
-    /// Returns an answer as this caller may see it: for a viewer without anything that looks like a secret.
+    pub fn log(&self) -> LogReader {
+        LogReader::new(self.store().clone(), self.bell().clone())
+    }
+
+    /// An answer as this caller may have it: for a viewer without anything that looks like a secret.
     pub(super) async fn shown<T>(&self, caller: &Caller, answer: T) -> Result<T, OpError>
     where
         T: Serialize + DeserializeOwned + Send + 'static,
@@ -134,7 +220,7 @@ impl Operations {
     }
 }
 
-pub fn limit(asked: Option<usize>) -> Result<usize, OpError> {
+pub(super) fn limit(asked: Option<usize>) -> Result<usize, OpError> {
     match asked {
         None => Ok(DEFAULT_LIMIT),
         Some(limit) if (1..=MAX_LIMIT).contains(&limit) => Ok(limit),
@@ -142,8 +228,8 @@ pub fn limit(asked: Option<usize>) -> Result<usize, OpError> {
     }
 }
 
-/// Returns the one item that a person meant, or an error with advice.
-pub fn require_one<T>(what: &str, typed: &str, found: IdLookup<T>) -> Result<T, OpError> {
+/// The one thing a person meant, or an error that helps.
+pub(super) fn require_one<T>(what: &str, typed: &str, found: IdLookup<T>) -> Result<T, OpError> {
     match found {
         IdLookup::One(item) => Ok(item),
         IdLookup::None => Err(OpError::not_found(what, typed)),

@@ -7,7 +7,7 @@ use intercom_types::Role;
 /// The operations that need a role.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum OperationKind {
-    /// Sessions, prompts, clearances and their explanations, questions, agents, policy, grants.
+    /// Sessions, prompts, clearances and their explanations, questions, agents, policy, grants, figures.
     Read,
     StartSession,
     ResumeSession,
@@ -31,6 +31,9 @@ pub enum OperationKind {
     TestRules,
     RevokeGrant,
     Reload,
+    ReadAudit,
+    Backup,
+    ManageTokens,
 }
 
 impl OperationKind {
@@ -51,7 +54,12 @@ impl OperationKind {
             | Self::ChangePreset
             | Self::Answer => RequiredRole::Role(Role::Operator),
             Self::Decide | Self::TestRules | Self::RevokeGrant => RequiredRole::Role(Role::Approver),
-            Self::KillSession | Self::RemoveSession | Self::Reload => RequiredRole::Role(Role::Admin),
+            Self::KillSession
+            | Self::RemoveSession
+            | Self::Reload
+            | Self::ReadAudit
+            | Self::Backup
+            | Self::ManageTokens => RequiredRole::Role(Role::Admin),
             Self::StartSession | Self::ResumeSession | Self::ChangeAgent => RequiredRole::ToStart,
         }
     }

@@ -4,12 +4,12 @@ use std::time::Duration;
 
 use serde_json::Value;
 
-use super::{Caller, ErrorAttachment, ErrorKind, OpError, OperationKind, Operations};
+use super::{Caller, ErrorKind, OpError, OperationKind, Operations};
 use crate::session::SessionInput;
 use intercom_store::bus::BellListener;
 use intercom_types::{
-    ControlChange, Event, EventKind, Json as Raw, SessionId, SettingAgreed, SettingChange, SettingSent,
-    SettingWait,
+    ControlChange, ErrorAttachment, Event, EventKind, Json as Raw, SessionId, SettingAgreed, SettingChange,
+    SettingSent, SettingWait,
 };
 
 /// The number of events in one read of the log.

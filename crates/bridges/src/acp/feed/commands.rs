@@ -8,7 +8,6 @@ use crate::acp::prompts::{PROMPT_KINDS, PromptReply, PromptTracker};
 use crate::acp::queue::{ConnectionClosed, MessageMeta};
 use crate::acp::refusal::RpcRefusal;
 use intercom_daemon::config::Busy;
-use intercom_store::IdLookup;
 use intercom_types::{
     Event, EventKind, InterruptRequest, Json, LoggedEvent, NewPrompt, PromptId, RequestId, Time, TurnId,
 };
@@ -93,17 +92,15 @@ impl SessionFeed {
 
     /// Returns true if the prompt belongs to this session.
     async fn is_known(&self, prompt: PromptId) -> bool {
-        let store = self.client.acp().0.ops.supervisor().store();
-        let found = store.prompt(prompt.to_string()).await;
-        matches!(found, Ok(IdLookup::One(found)) if found.session == self.session)
+        let found = self.client.log().prompt(prompt).await;
+        matches!(found, Ok(Some(found)) if found.session == self.session)
     }
 
     /// Waits for a prompt that the client may have sent before, to an earlier daemon: its turn may be over, and then
     /// the answer is in the log before our position.
     async fn await_prompt(&mut self, request: RequestId, prompt: PromptId) {
-        let store = self.client.acp().0.ops.supervisor().store();
-        let past =
-            store.events_of(self.session, PROMPT_KINDS, self.after, LOOK_BACK).await.unwrap_or_default();
+        let log = self.client.log();
+        let past = log.events_of(self.session, PROMPT_KINDS, self.after, LOOK_BACK).await.unwrap_or_default();
         let is_other = |logged: &&LoggedEvent| !matches!(logged.event(), Event::PromptQueued(queued) if queued.prompt == prompt);
         let mut tracked = PromptTracker::default();
         tracked.wait(prompt, request, Time::now(), self.deadline());
@@ -129,8 +126,8 @@ impl SessionFeed {
         if self.client.ops().withdraw_prompt(self.client.caller(), &prompt, None).await.is_ok() {
             return;
         }
-        let store = self.client.acp().0.ops.supervisor().store();
-        let sent = store
+        let log = self.client.log();
+        let sent = log
             .events_of(self.session, &[EventKind::PromptSending], u64::MAX, MAX_OPEN_REQUESTS)
             .await
             .unwrap_or_default();

@@ -2,16 +2,12 @@
 
 use std::collections::HashMap;
 
-use axum::Json;
-use axum::extract::State;
 use schemars::JsonSchema;
-use serde::{Deserialize, Serialize};
+use serde::Deserialize;
 
-use super::ApiBridge;
-use super::error::ApiError;
-use super::extract::StrictQuery;
+use super::{Caller, OpError, OperationKind, Operations};
 use intercom_store::{COUNTED_STRETCH_MILLIS, RequestWait};
-use intercom_types::Time;
+use intercom_types::{DecisionStats, StatsInterval, Time};
 
 const DEFAULT_HOURS: u32 = 24;
 const MAX_HOURS: u32 = 24 * 31;
@@ -22,61 +18,31 @@ const SLOTS: usize = 48;
 const STRETCH_PER_HOUR: i64 = 3_600_000 / STRETCHES;
 const _: () = assert!(STRETCH_PER_HOUR == COUNTED_STRETCH_MILLIS);
 
-#[derive(Debug, Deserialize, JsonSchema)]
+#[derive(Debug, Default, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 #[schemars(rename = "FiguresQuery")]
-pub(super) struct StatsQuery {
-    session: Option<String>,
-    /// The number of hours; default 24, at most 744.
-    hours: Option<u32>,
+pub struct StatsQuery {
+    pub session: Option<String>,
+    /// How far back; 24 if nothing is said, at most 744.
+    pub hours: Option<u32>,
 }
 
-#[derive(Debug, Serialize, JsonSchema)]
-#[schemars(rename = "Figures")]
-pub(super) struct DecisionStats {
-    since: String,
-    stretch_seconds: i64,
-    stretches: Vec<StatsInterval>,
-    /// The number of clearances that people decided.
-    decided: usize,
-    /// The median time to a decision, in seconds.
-    median_seconds: Option<f64>,
-    /// The 90th percentile of the time to a decision, in seconds.
-    ninetieth_seconds: Option<f64>,
-    /// The total time that agents waited for people, in seconds.
-    blocked_seconds: f64,
-    events: i64,
-}
-
-#[derive(Debug, Default, Serialize, JsonSchema)]
-#[schemars(rename = "Stretch")]
-struct StatsInterval {
-    at: String,
-    events: i64,
-    decided: usize,
-    median_seconds: Option<f64>,
-    blocked_seconds: f64,
-}
-
-pub(super) async fn show(
-    State(api): State<ApiBridge>,
-    StrictQuery(query): StrictQuery<StatsQuery>,
-) -> Result<Json<DecisionStats>, ApiError> {
-    let hours = query.hours.unwrap_or(DEFAULT_HOURS);
-    if !(1..=MAX_HOURS).contains(&hours) {
-        return Err(ApiError::bad_request(format!("hours must be 1 to {MAX_HOURS}")));
+impl Operations {
+    pub async fn stats(&self, caller: &Caller, query: StatsQuery) -> Result<DecisionStats, OpError> {
+        self.admit(caller, OperationKind::Read)?;
+        let hours = query.hours.unwrap_or(DEFAULT_HOURS);
+        if !(1..=MAX_HOURS).contains(&hours) {
+            return Err(OpError::bad_request(format!("hours must be 1 to {MAX_HOURS}")));
+        }
+        let session = self.session_id(query.session).await?;
+        let stretch = i64::from(hours) * STRETCH_PER_HOUR;
+        let now = Time::now();
+        let first = now.millis() / stretch - (STRETCHES - 1);
+        let since = Time::from_millis(first * stretch);
+        let waits = self.store().waits(since, session).await?;
+        let counts = self.store().event_counts(since, stretch, session).await?;
+        Ok(figures(&waits, &counts, first, stretch, now))
     }
-    let session = match &query.session {
-        Some(typed) => Some(api.ops().session_record(typed).await?.id),
-        None => None,
-    };
-    let stretch = i64::from(hours) * STRETCH_PER_HOUR;
-    let now = Time::now();
-    let first = now.millis() / stretch - (STRETCHES - 1);
-    let since = Time::from_millis(first * stretch);
-    let waits = api.store().waits(since, session).await?;
-    let counts = api.store().event_counts(since, stretch, session).await?;
-    Ok(Json(figures(&waits, &counts, first, stretch, now)))
 }
 
 fn figures(
@@ -106,7 +72,7 @@ fn figures(
     let stretches =
         (first..).zip(&blocked).zip(took.iter_mut().zip(counted)).map(|((n, millis), (took, events))| {
             StatsInterval {
-                at: Time::from_millis(n * stretch).to_string(),
+                at: Time::from_millis(n * stretch),
                 events,
                 decided: took.len(),
                 median_seconds: rank(took, 50),
@@ -115,7 +81,7 @@ fn figures(
         });
     let stretches: Vec<StatsInterval> = stretches.collect();
     DecisionStats {
-        since: Time::from_millis(first * stretch).to_string(),
+        since: Time::from_millis(first * stretch),
         stretch_seconds: stretch / 1000,
         decided: all.len(),
         median_seconds: rank(&mut all, 50),

@@ -1,4 +1,4 @@
-//! Unused codes and signed-in sessions, kept in memory because each request looks at them.
+//! Unused sign-in codes and sessions of the console, kept in memory because each request looks at them.
 
 use std::collections::HashMap;
 use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
@@ -6,8 +6,9 @@ use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
 use subtle::ConstantTimeEq;
 use tokio_util::sync::CancellationToken;
 
-use crate::api::error::ApiError;
-use crate::api::tokens::{TokenRegistry, hash, random_hex};
+use super::OpError;
+use super::console::NoConsole;
+use super::tokens::{TokenRegistry, hash, random_hex};
 use intercom_store::StoredWebSession;
 use intercom_types::{Role, Time, WebSession, WebSessionId};
 
@@ -23,12 +24,12 @@ const NOTE_EVERY_MILLIS: i64 = 60 * 60 * 1000;
 
 /// The codes and sessions of the console.
 #[derive(Debug, Default)]
-pub(in crate::api) struct ConsoleSessions {
-    /// The address of the console, if there is a port.
+pub(super) struct ConsoleSessions {
+    /// Where the port is, if there is one.
     pub(super) url: OnceLock<String>,
-    /// The reason why there is none, if one is configured.
-    pub(super) missing: OnceLock<super::NoConsole>,
-    /// Locked only for one lookup or change.
+    /// Why there is none, if one was wanted.
+    pub(super) missing: OnceLock<NoConsole>,
+    /// Guards the list for a look or a change.
     codes: Mutex<Vec<WebSignInCode>>,
     /// Read for each request, changed together with the store.
     sessions: Mutex<HashMap<WebSessionId, ActiveWebSession>>,
@@ -51,8 +52,7 @@ pub(super) struct ActiveWebSession {
 }
 
 impl ConsoleSessions {
-    pub(in crate::api) fn load(sessions: Vec<StoredWebSession>, tokens: &TokenRegistry) -> Self {
-        let web = Self::default();
+    pub(super) fn load(&self, sessions: Vec<StoredWebSession>, tokens: &TokenRegistry) {
         let now = Time::now();
         for StoredWebSession { session, hash } in sessions {
             // A session ends with the token that it was opened with.
@@ -60,9 +60,8 @@ impl ConsoleSessions {
             if session.is_idle(now) || matches!(parent, Some(None)) {
                 continue;
             }
-            web.add(session, hash, parent.flatten().map(|(_, gone)| gone).as_deref());
+            self.add(session, hash, parent.flatten().map(|(_, gone)| gone).as_deref());
         }
-        web
     }
 
     fn codes(&self) -> MutexGuard<'_, Vec<WebSignInCode>> {
@@ -73,7 +72,7 @@ impl ConsoleSessions {
         self.sessions.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    pub(super) fn mint(&self, name: &str, role: Role, now: Time) -> Result<String, ApiError> {
+    pub(super) fn mint(&self, name: &str, role: Role, now: Time) -> Result<String, OpError> {
         let code = random_hex::<CODE_BYTES>()?;
         let until = Time::from_millis(now.millis() + CODE_MILLIS);
         let mut codes = self.codes();

@@ -11,8 +11,9 @@ use std::collections::{BTreeSet, HashMap, VecDeque};
 use serde::Deserialize;
 use serde_json::value::RawValue;
 
+use super::LogReader;
 use intercom_redact::{PieceRedactor, redact_json};
-use intercom_store::{Store, StoreError};
+use intercom_store::StoreError;
 use intercom_types::fold::{FoldEffect, fold};
 use intercom_types::{EventKind, Json, LoggedEvent, SessionId};
 
@@ -48,18 +49,18 @@ struct StreamedMessage {
 
 /// The redacting filter of a log of any number of sessions, event by event.
 #[derive(Debug, Default)]
-pub(crate) struct ViewerLog {
+pub struct ViewerLog {
     messages: HashMap<SessionId, StreamedMessage>,
     /// The seqs of held events.
     held: BTreeSet<u64>,
 }
 
 impl ViewerLog {
-    /// Takes the next event of a session and appends all released events to `out`. A session that is new to this filter
-    /// may be in the middle of a message: the beginning is looked up.
-    pub(crate) async fn push(
+    /// Takes the next event of a session; what may be shown by now goes to `out`. A session that is new to this log may be in
+    /// the middle of a message: its beginning is looked up.
+    pub async fn push(
         &mut self,
-        store: &Store,
+        log: &LogReader,
         event: LoggedEvent,
         out: &mut Vec<LoggedEvent>,
     ) -> Result<(), StoreError> {
@@ -67,7 +68,7 @@ impl ViewerLog {
         if let StreamedPart::Piece { kind, id, .. } = &part
             && !self.messages.contains_key(&event.session)
         {
-            let earlier = beginning(store, &event, kind, id.as_deref()).await?;
+            let earlier = beginning(log, &event, kind, id.as_deref()).await?;
             if self.messages.len() >= MAX_KNOWN {
                 self.messages.retain(|_, message| !message.held.is_empty());
             }
@@ -122,7 +123,7 @@ impl ViewerLog {
 
     /// Returns the position at which a reader resumes that has received everything up to `seq` except held
     /// events.
-    pub(crate) fn resume_point(&self, seq: u64) -> u64 {
+    pub fn resume_point(&self, seq: u64) -> u64 {
         self.held.first().map_or(seq, |first| seq.min(first.saturating_sub(1)))
     }
 
@@ -130,8 +131,8 @@ impl ViewerLog {
         !self.held.is_empty()
     }
 
-    /// Releases held events as far as they are settled, and forgets the rest.
-    pub(crate) fn release_all(&mut self, out: &mut Vec<LoggedEvent>) {
+    /// Shows what is held as far as that may be shown, and forgets the rest.
+    pub fn release_all(&mut self, out: &mut Vec<LoggedEvent>) {
         for message in self.messages.values_mut() {
             let texts = message.pieces.release_unsettled();
             message.release(texts, out);
@@ -140,27 +141,27 @@ impl ViewerLog {
         self.held.clear();
     }
 
-    /// Returns a page of the log. Events that are held at its end, because the rest of their message does not exist
-    /// yet, are omitted: a reader that continues after the page gets them later.
-    pub(crate) async fn page(
-        store: &Store,
+    /// A page of the log. What is held at its end, because the rest of its message is not there yet, is left out: a reader
+    /// that goes on behind the page finds it later.
+    pub(super) async fn page(
+        reader: &LogReader,
         session: Option<SessionId>,
         events: Vec<LoggedEvent>,
     ) -> Result<Vec<LoggedEvent>, StoreError> {
         let Some(last) = events.last().map(|event| event.seq) else { return Ok(events) };
         let (mut log, mut out, mut after) = (Self::default(), Vec::new(), last);
         for event in events {
-            log.push(store, event, &mut out).await?;
+            log.push(reader, event, &mut out).await?;
         }
         for _ in 0..MAX_AROUND / BATCH {
             if !log.is_held() || log.held.first().is_some_and(|first| *first > last) {
                 break;
             }
-            let more = store.events(Some(after), session, BATCH).await?.unwrap_or_default();
+            let more = reader.events(Some(after), session, BATCH).await?.unwrap_or_default();
             let Some(newest) = more.last().map(|event| event.seq) else { break };
             for event in more {
                 if log.messages.contains_key(&event.session) {
-                    log.push(store, event, &mut out).await?;
+                    log.push(reader, event, &mut out).await?;
                 }
             }
             after = newest;
@@ -198,7 +199,7 @@ impl StreamedMessage {
 
 /// Returns the texts of a message before this event, oldest first.
 async fn beginning(
-    store: &Store,
+    log: &LogReader,
     event: &LoggedEvent,
     kind: &str,
     id: Option<&str>,
@@ -207,7 +208,7 @@ async fn beginning(
     // Pieces without an id belong to the message before them.
     let (mut id, mut own) = (id.map(str::to_owned), 0);
     for _ in 0..MAX_AROUND / BATCH {
-        let earlier = store.events_before(before, event.session, BATCH).await?;
+        let earlier = log.events_before(before, event.session, BATCH).await?;
         let Some(first) = earlier.first().map(|event| event.seq) else { break };
         for event in earlier.iter().rev() {
             match part(event) {
@@ -291,8 +292,8 @@ fn text_of(content: &RawValue) -> Option<&RawValue> {
     serde_json::from_str::<StreamedContent<'_>>(content.get()).ok().map(|content| content.text)
 }
 
-/// Returns an event redacted on its own.
-pub(crate) fn redacted(mut event: LoggedEvent) -> LoggedEvent {
+/// An event that stands for itself.
+pub fn redacted(mut event: LoggedEvent) -> LoggedEvent {
     if let Cow::Owned(without) = redact_json(event.data.as_str()).text {
         event.data = Json::trusted(without);
     }

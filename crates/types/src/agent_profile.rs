@@ -1,0 +1,33 @@
+//! Agent profiles as lists show them.
+
+use schemars::JsonSchema;
+use serde::{Deserialize, Serialize};
+
+use super::Json;
+
+/// An agent that can be started.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[schemars(rename = "AgentView", description = "")]
+pub struct ListedAgent {
+    pub name: String,
+    pub description: Option<String>,
+    pub command: String,
+    pub protocol: String,
+    /// `built_in`, `installed`, `on_demand` (fetched when it is started) or `missing`.
+    #[serde(default)]
+    #[schemars(!default)]
+    pub availability: String,
+    /// What one of them told when it was ready last; `null` before that, and after its command line has changed.
+    pub known: Option<KnownCapabilities>,
+}
+
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[schemars(rename = "KnownView")]
+pub struct KnownCapabilities {
+    /// Its answer to `initialize`, as it came.
+    #[schemars(with = "serde_json::Value")]
+    pub initialize: Json,
+    /// Its answer to `session/new`, as it came.
+    #[schemars(with = "serde_json::Value")]
+    pub session: Json,
+}
