@@ -16,9 +16,9 @@ use nix::fcntl::{Flock, FlockArg};
 use nix::unistd::Uid;
 use serde_json::json;
 use tokio::signal::unix::{SignalKind, signal};
-use tokio::task::{JoinError, JoinHandle};
+use tokio::task::JoinError;
 use tokio_util::sync::CancellationToken;
-use tokio_util::task::TaskTracker;
+use tokio_util::task::{AbortOnDropHandle, TaskTracker};
 
 mod demo;
 mod port;
@@ -161,9 +161,7 @@ async fn run(options: ServeOptions) -> anyhow::Result<()> {
             _ = hangup.recv() => if terminal { break ("SIGHUP", on_stop) } else { ops.reload_on_signal().await },
         }
     };
-    if let Some(guide) = guide {
-        guide.abort(); // its advice does not apply any more
-    }
+    drop(guide); // its advice does not apply any more
     tracing::info!(cause, agents = %how, "stopping");
     match how {
         OnStop::Leave => supervisor.leave().await,
@@ -181,7 +179,8 @@ async fn run(options: ServeOptions) -> anyhow::Result<()> {
         }
     }
     closing.cancel();
-    tokio::time::timeout(LAST_ANSWERS, servers.wait()).await.ok(); // a client that does not read is not waited for
+    let finished = async { tokio::join!(servers.wait(), ops.finish()) };
+    tokio::time::timeout(LAST_ANSWERS, finished).await.ok(); // a client that does not read is not waited for
     std::fs::remove_file(&paths.socket).ok(); // the file may be removed already
     std::fs::remove_file(paths.daemon_json()).ok(); // as above
     tracing::info!("stopped");
@@ -212,13 +211,13 @@ impl LateWork {
     }
 }
 
-type RecoveryTask = JoinHandle<Result<RecoveryReport, StoreError>>;
+type RecoveryTask = AbortOnDropHandle<Result<RecoveryReport, StoreError>>;
 
 /// Recovers the sessions of the last run. If the database cannot be written, recovery ends only when it can. The rest
 /// is then returned as a task, because people must be able to reach the daemon and stop agents meanwhile.
 async fn recover(supervisor: &Supervisor) -> anyhow::Result<Option<RecoveryTask>> {
     let theirs = supervisor.clone();
-    let mut recovery: RecoveryTask = tokio::spawn(async move { theirs.recover().await });
+    let mut recovery = RecoveryTask::new(tokio::spawn(async move { theirs.recover().await }));
     loop {
         match tokio::time::timeout(RECOVERY_LOOK, &mut recovery).await {
             Ok(recovered) => return recovered_sessions(recovered).map(|()| None),

@@ -3,7 +3,7 @@
 use std::collections::HashSet;
 use std::path::{Path, PathBuf};
 
-use tokio::task::JoinHandle;
+use tokio_util::task::AbortOnDropHandle;
 
 use intercom_daemon::config::DEMO_AGENT;
 use intercom_daemon::supervisor::{StartRequest, Supervisor};
@@ -18,7 +18,7 @@ pub(super) async fn start(
     supervisor: &Supervisor,
     bell: &Bell,
     socket: &Path,
-) -> anyhow::Result<JoinHandle<()>> {
+) -> anyhow::Result<AbortOnDropHandle<()>> {
     let live = supervisor.store().sessions(SessionScope::NotEnded, None, None, 1000).await?.items;
     let running = live.into_iter().find(|session| session.agent.as_deref() == Some(DEMO_AGENT));
     let id = match running {
@@ -33,7 +33,7 @@ pub(super) async fn start(
         intercom = guide.intercom,
     ));
     let (store, mut listener) = (supervisor.store().clone(), bell.listen());
-    Ok(tokio::spawn(async move {
+    Ok(AbortOnDropHandle::new(tokio::spawn(async move {
         let mut after = 0;
         loop {
             listener.newest();
@@ -51,7 +51,7 @@ pub(super) async fn start(
                 return;
             }
         }
-    }))
+    })))
 }
 
 async fn begin(supervisor: &Supervisor) -> anyhow::Result<SessionId> {

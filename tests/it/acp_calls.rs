@@ -215,7 +215,7 @@ fn a_rule_lets_writes_pass_and_a_cancel_withdraws_what_waits() {
 
 #[test]
 fn a_write_survives_a_killed_daemon_wherever_it_dies() {
-    for failpoint in ["", "errand.begun", "errand.performed"] {
+    for failpoint in ["", "host_call.begun", "host_call.performed"] {
         let env = [("INTERCOM_FAILPOINT", failpoint)];
         let env = if failpoint.is_empty() { &[][..] } else { &env };
         let home = home(&format!("{QUICK}{}", served()));

@@ -52,7 +52,7 @@ struct AcpShared {
     /// only for one change.
     changed: Mutex<HashSet<SessionId>>,
     client_changes: Notify,
-    /// The tasks of the connections, their feeds and their slow requests.
+    /// The tasks of the connections, their transports, feeds and slow requests.
     tasks: TaskTracker,
 }
 

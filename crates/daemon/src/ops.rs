@@ -97,6 +97,12 @@ impl Operations {
         }))
     }
 
+    /// Waits for the requests that go on after their caller has hung up.
+    pub async fn finish(&self) {
+        self.0.tasks.close();
+        self.0.tasks.wait().await;
+    }
+
     pub fn supervisor(&self) -> &Supervisor {
         &self.0.supervisor
     }

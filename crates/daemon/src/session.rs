@@ -12,8 +12,8 @@ mod tail;
 
 pub use actor::{ProcessPlan, SessionActor, StartError, failed_commands, quarantined_lines};
 pub use handle::{ArrivalWatch, CommandError, CommandOutcome, SessionHandle, StopOutcome};
-pub use stall::{SpendCaps, WatchPolicy};
+pub use stall::{SpendCaps, StallThresholds, WatchPolicy};
 pub use state::{
     AdoptedProcess, CommandRefusal, OpenRequests, RequestAssessment, RequestAssessor, SessionInput,
-    SessionSpec, SessionState,
+    SessionSpec, SessionState, TurnModel,
 };

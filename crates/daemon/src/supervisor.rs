@@ -192,9 +192,9 @@ impl Supervisor {
     }
 
     /// Stops a session; returns when the process tree is gone, also if it was before.
-    pub async fn stop(&self, id: SessionId, how: StopMode, by: String) -> Result<StopOutcome, CommandError> {
-        let Some(handle) = self.find(id) else { return self.stop_parked(id, how, by).await };
-        match handle.stop(how, by).await {
+    pub async fn stop(&self, id: SessionId, mode: StopMode, by: String) -> Result<StopOutcome, CommandError> {
+        let Some(handle) = self.find(id) else { return self.stop_parked(id, mode, by).await };
+        match handle.stop(mode, by).await {
             Err(CommandError::Refused(CommandRefusal::Ended)) => {
                 handle.closed().await;
                 Ok(StopOutcome::default())
@@ -207,11 +207,11 @@ impl Supervisor {
     async fn stop_parked(
         &self,
         id: SessionId,
-        how: StopMode,
+        mode: StopMode,
         by: String,
     ) -> Result<StopOutcome, CommandError> {
         if self.is_parked(id).await {
-            match self.command_or_amend(id, SessionInput::Stop { how, by }).await {
+            match self.command_or_amend(id, SessionInput::Stop { mode, by }).await {
                 Ok(()) | Err(CommandError::Refused(CommandRefusal::Ended)) => {}
                 Err(error) => return Err(error),
             }

@@ -30,8 +30,9 @@
 //! stream. So the session may see `Exited` before the last output, but never the end of the output before the last
 //! byte.
 //!
-//! The end of the session: dropping [`AgentProcess`] closes the queues, and all three tasks return without touching the
-//! shim.
+//! The end of the session: the tasks belong to the [`AgentProcess`] and end with it, without touching the shim.
+//! [`AgentProcess::leave`] lets `write_control` finish its queue first; frames that are lost without it are sent again by
+//! the next daemon.
 
 use std::fs::File;
 use std::io;
@@ -43,6 +44,7 @@ use bytes::{Bytes, BytesMut};
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::unix::{OwnedReadHalf, OwnedWriteHalf};
 use tokio::sync::{mpsc, watch};
+use tokio::task::JoinSet;
 
 use super::frame::{ExitRecord, ShimFrame};
 use super::journal::JournalReader;
@@ -103,9 +105,9 @@ impl ShimClient {
         let (read, write) = stream.into_split();
         let (control, control_from) = mpsc::unbounded_channel(); // bounded by the session: see `AgentProcess::send`
         let extent = JournalExtent { end: journal_end, last: false };
-        let (process, events, extent, rest) = self.process(control, extent);
-        tokio::spawn(write_control(write, control_from, rest.consumed));
-        tokio::spawn(rest.listen(read, early, events, extent));
+        let (mut process, events, extent, rest) = self.process(control, extent);
+        process.writer.spawn(write_control(write, control_from, rest.consumed));
+        process.tasks.spawn(rest.listen(read, early, events, extent));
         process
     }
 
@@ -114,7 +116,7 @@ impl ShimClient {
         let (control, _) = mpsc::unbounded_channel(); // the receiver is dropped: there is no shim to send to
         let (mut process, events, extent, mut rest) = self.process(control, JournalExtent::default());
         process.exit_record.clone_from(&record);
-        tokio::spawn(async move {
+        process.tasks.spawn(async move {
             rest.reap().await;
             let exit = rest.process_exit(record, PipeCustody::NotAlways, &extent).await;
             events.send(ProcessEvent::Exited(exit)).await.ok(); // the session may have dropped its process
@@ -131,7 +133,8 @@ impl ShimClient {
         let (events_to, events) = mpsc::channel(EVENTS);
         let (extent_to, extent) = watch::channel(extent);
         let reader = JournalReader::new(&self.runtime_dir.dir, self.consumed);
-        tokio::spawn(read_journal(reader, extent, output_to, control.clone(), self.stdout.take()));
+        let mut tasks = JoinSet::new();
+        tasks.spawn(read_journal(reader, extent, output_to, control.clone(), self.stdout.take()));
         // Only `attach_ended` has dropped the receiver by now.
         let control_closed = control.is_closed();
         let process = AgentProcess {
@@ -149,6 +152,8 @@ impl ShimClient {
             exit_record: None,
             accepted: self.accepted,
             alive: !control_closed,
+            writer: JoinSet::new(),
+            tasks,
         };
         (process, events_to, extent_to, self)
     }
@@ -179,10 +184,8 @@ impl ShimClient {
                     _ => {}
                 }
             }
-            // A session that dropped its process leaves the agent running: the next start finds it again.
-            tokio::select! {
-                read = stream.read_buf(&mut buf) => if !matches!(read, Ok(1..)) { break },
-                () = events.closed() => return,
+            if !matches!(stream.read_buf(&mut buf).await, Ok(1..)) {
+                break;
             }
         }
         // A shim that hung up and still runs is unreachable: it is killed, and so is what is left of its agent. The
@@ -299,9 +302,8 @@ async fn read_journal(
         if known.last {
             break;
         }
-        tokio::select! {
-            changed = extent.changed() => if changed.is_err() { return },
-            () = output.closed() => return,
+        if extent.changed().await.is_err() {
+            return;
         }
     }
     if let Some(stdout) = stdout {

@@ -49,6 +49,7 @@ use std::time::Duration;
 use bytes::Bytes;
 use serde::{Deserialize, Serialize};
 use tokio::sync::mpsc;
+use tokio::task::JoinSet;
 
 pub use activity::{ChildProcess, ProcessActivity};
 pub use addresses::is_own_address;
@@ -156,12 +157,14 @@ pub const STREAM_CLOSED: &str = "stream closed";
 pub const EXITED: &str = "exited";
 /// The extra time that a shim may take after the ladder's own waits.
 const KILL_GRACE: Duration = Duration::from_secs(2);
+/// The time for a shim to take what it was told, when we let go of it.
+const LAST_FRAMES: Duration = Duration::from_millis(200);
 /// Below the state directory: a directory for each session, with one for each of its generations.
 pub const AGENTS_DIR: &str = "agents";
 /// Nothing outlives a restart of the machine.
 pub const REBOOTED: &str = "the machine was restarted";
 
-/// An agent. Dropping it leaves the agent alone.
+/// An agent. Dropping it leaves the agent alone, and ends our tasks for it.
 #[derive(Debug)]
 pub struct AgentProcess {
     pub identity: ProcessIdentity,
@@ -178,6 +181,10 @@ pub struct AgentProcess {
     /// The last message that its shim has accepted, if known.
     accepted: Option<u64>,
     alive: bool,
+    /// Tells the shim what was queued.
+    writer: JoinSet<()>,
+    /// The other tasks that look after it.
+    tasks: JoinSet<()>,
 }
 
 /// The pace of trim frames: the shim learns the log's position now and then, not at every commit.
@@ -218,7 +225,7 @@ impl AgentProcess {
     }
 
     /// Starts the stop ladder; its result is [`ProcessEvent::Exited`].
-    pub fn stop(&self, ladder: StopLadder) {
+    pub fn stop(&mut self, ladder: StopLadder) {
         let millis = |wait: Duration| u64::try_from(wait.as_millis()).unwrap_or(u64::MAX);
         let waits = frame::LadderWaits {
             after_interrupt_ms: millis(ladder.after_interrupt),
@@ -231,7 +238,7 @@ impl AgentProcess {
     }
 
     /// Kills the process and its tree, without the gentle steps.
-    pub fn kill(&self) {
+    pub fn kill(&mut self) {
         if ShimFrame::Kill.since() <= self.version {
             self.send_frame(ShimFrame::Kill);
         } else {
@@ -240,12 +247,30 @@ impl AgentProcess {
         self.kill_after(KILL_GRACE);
     }
 
+    /// Kills the process, and waits until the whole tree is gone.
+    pub async fn end(mut self) {
+        self.kill();
+        while let Some(event) = self.events.recv().await {
+            if matches!(event, ProcessEvent::Exited(_)) {
+                return;
+            }
+        }
+    }
+
+    /// Leaves the agent running. Frames in the queue still reach its shim.
+    pub async fn leave(self) {
+        let Self { control, tasks, mut writer, .. } = self;
+        drop((control, tasks)); // the writer ends when nobody can queue anything more
+        // A shim that reads nothing gets them from the next daemon.
+        tokio::time::timeout(LAST_FRAMES, writer.join_next()).await.ok();
+    }
+
     /// Kills the shim itself if it does not end its agent in time, for example because the agent has stopped it.
     /// `listen` of the client then ends what is left of the tree.
-    fn kill_after(&self, patience: Duration) {
+    fn kill_after(&mut self, patience: Duration) {
         let shim = self.shim.clone();
         shim.wake();
-        tokio::spawn(async move {
+        self.tasks.spawn(async move {
             tokio::time::sleep(patience).await;
             shim.wake();
             tokio::time::sleep(KILL_GRACE).await;

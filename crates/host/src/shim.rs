@@ -64,7 +64,7 @@ pub const MODE: &str = "__shim";
 #[derive(Debug, Serialize, Deserialize)]
 pub(super) struct ShimOrder {
     pub(super) spec: ProcessSpec,
-    pub(super) keep: RuntimeDir,
+    pub(super) runtime_dir: RuntimeDir,
     /// The protocol version to use: always the newest, except in tests.
     pub(super) version: u32,
     /// The original limit on open files: the daemon has raised its own.

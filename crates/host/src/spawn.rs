@@ -113,7 +113,7 @@ async fn start(
     let child = shim.insert(child);
     let order = ShimOrder {
         spec,
-        keep: runtime_dir.clone(),
+        runtime_dir: runtime_dir.clone(),
         version: version(),
         open_files: super::original_open_files(),
     };

@@ -123,12 +123,12 @@ async fn a_query_of_several_statements_sees_one_state_of_the_log() {
         writes.recv().unwrap();
         Ok((before, count()?))
     });
-    let writer = async {
+    let saying = async {
         begins.await.unwrap();
         db.say(ses, &["a"]).await;
         written.send(()).unwrap();
     };
-    assert_eq!(tokio::join!(reads, writer).0, Ok((0, 0)));
+    assert_eq!(tokio::join!(reads, saying).0, Ok((0, 0)));
     assert_eq!(db.seqs(Some(0), None).await, Ok(vec![1]));
 }
 
@@ -292,8 +292,8 @@ async fn retention_takes_whole_ended_sessions_oldest_first_and_readers_are_told(
     let recent = db.create(ended(9 * DAY)).await;
     db.say(recent, &["d"]).await;
 
-    let (how, by) = (StopMode::Stop, "ana".to_owned());
-    let event = Event::SessionStopping(SessionStopping { how, by, again: false, why: None });
+    let (mode, by) = (StopMode::Stop, "ana".to_owned());
+    let event = Event::SessionStopping(SessionStopping { mode, by, to_restart: false, why: None });
     let stopping = NewEvent { at: Time::from_millis(8), event };
     db.put(SessionWrite { events: vec![stopping], ..write(recent) }).await.unwrap();
     let swept = db.store.sweep(5, 0, Time::from_millis(10 * DAY)).await.unwrap();

@@ -159,7 +159,7 @@ impl Event {
             }
             Self::SessionStopping(stopping) => Summary::new(
                 Tone::Warning,
-                format!("stopping ({}){}", stopping.how.as_str(), clean_suffix(", by ", &stopping.by)),
+                format!("stopping ({}){}", stopping.mode.as_str(), clean_suffix(", by ", &stopping.by)),
             ),
             Self::SessionUnenforced(unenforced) => {
                 let why = unenforced.why.as_deref();

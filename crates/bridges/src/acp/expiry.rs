@@ -49,10 +49,12 @@ const PRESENCE: &[EventKind] = &[
 ];
 
 impl AcpBridge {
-    /// Expires sessions until the daemon stops.
+    /// Expires sessions until the daemon stops, and then waits for the tasks of the clients.
     pub async fn run_housekeeping(self) {
         let closing = self.0.closing.clone();
         closing.run_until_cancelled(self.run_expiry()).await;
+        self.0.tasks.close();
+        self.0.tasks.wait().await;
     }
 
     async fn run_expiry(&self) {

@@ -193,7 +193,7 @@ impl TransportState {
     /// Runs the connection in a task of its own. It ends with the client, or with the daemon, which ends the outlet.
     fn run(&self, name: ConnectionKey, hub: Arc<HttpConnection>, outlet: ClientOutlet, slot: ConnectionSlot) {
         let (door, idle) = (self.clone(), self.settings().idle());
-        tokio::spawn(async move {
+        self.acp.0.tasks.spawn(async move {
             hub.run(outlet, idle).await;
             // After a DELETE the client may have opened a new connection under this key: that one stays.
             let mut hubs = door.lock_connections();

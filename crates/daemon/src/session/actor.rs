@@ -43,7 +43,6 @@ use std::collections::{BTreeMap, VecDeque};
 use std::sync::Arc;
 use std::time::Duration;
 
-use bytes::BytesMut;
 use tokio::sync::{oneshot, watch};
 use tokio_util::sync::CancellationToken;
 use tracing::Instrument;
@@ -101,9 +100,9 @@ pub struct ProcessPlan {
 }
 
 impl ProcessPlan {
-    fn step_settings<'a>(&'a self, vigil: &'a WatchPolicy, spent_elsewhere: u64) -> StepSettings<'a> {
+    fn step_settings<'a>(&'a self, watch_policy: &'a WatchPolicy, spent_elsewhere: u64) -> StepSettings<'a> {
         let (startup, command_fingerprint) = (self.startup_timeout, self.command_fingerprint.as_str());
-        StepSettings { watch_policy: vigil, startup, command_fingerprint, spent_elsewhere }
+        StepSettings { watch_policy, startup, command_fingerprint, spent_elsewhere }
     }
 }
 
@@ -168,6 +167,19 @@ pub use output::quarantined_lines;
 
 pub type StartReceiver = oneshot::Receiver<Result<(), StartError>>;
 
+/// The callers who wait for something that the session does.
+#[derive(Default)]
+struct PendingReplies {
+    starting: Option<oneshot::Sender<Result<(), StartError>>>,
+    /// The sender of the delivery report for the command that started the first process of a deferred session.
+    first_start: Option<DeliverySender>,
+    /// The commands that wait for the delivery of a message, by the message's number.
+    arrivals: Vec<(u64, DeliverySender)>,
+    stoppers: Vec<oneshot::Sender<Result<StopOutcome, CommandError>>>,
+    /// The answer to the stoppers once the process is gone.
+    stopped: StopOutcome,
+}
+
 /// The owner of one session.
 pub struct SessionActor {
     state: SessionState,
@@ -177,29 +189,12 @@ pub struct SessionActor {
     /// True while there is too little free disk: the agent's output stays in its pipe.
     paused: watch::Receiver<bool>,
     process: Option<AgentProcess>,
-    /// Output without its events so far.
-    buf: BytesMut,
-    /// The offset in the output up to which whole messages were read.
-    consumed: u64,
-    /// The offset in the output up to which the log goes. Behind `consumed` after blank lines, which leave nothing in
-    /// the log.
-    committed: u64,
-    /// The number of bytes that the framer took for an incomplete message; the next daemon must read them again.
-    held: u64,
-    /// True if `buf` may hold another whole message.
-    more: bool,
-    rejections: u32,
-    starting: Option<oneshot::Sender<Result<(), StartError>>>,
-    /// The sender of the delivery report for the command that started the first process of a deferred session.
-    waking: Option<DeliverySender>,
-    stoppers: Vec<oneshot::Sender<Result<StopOutcome, CommandError>>>,
-    stopped: StopOutcome,
+    output: output::OutputCursor,
+    replies: PendingReplies,
     /// The events of a stop that was performed while the store could not be written; recorded with the next write.
     unrecorded: Vec<StepEffect>,
     /// Process events that arrived while a write was retried. Bounded: at most the messages in flight and the exit.
     deferred_news: VecDeque<ProcessEvent>,
-    /// The commands that wait for the delivery of a message, by the message's number.
-    arrivals: Vec<(u64, DeliverySender)>,
     /// The launch description, until a snapshot with it is committed.
     launch: Option<String>,
     /// True if the store and this session disagree: nothing more can be recorded.
@@ -246,7 +241,7 @@ impl SessionActor {
         leave: CancellationToken,
         generation: u32,
     ) -> (Self, SessionHandle, StartReceiver) {
-        let (handle, desk) = SessionHandle::new(state.id(), state.spec().name.clone(), generation);
+        let (handle, mailbox) = SessionHandle::new(state.id(), state.spec().name.clone(), generation);
         let (starting, started) = oneshot::channel();
         let reassessment = reassess::PolicyReassessment::new(plan.assessor.policy());
         let actor = Self {
@@ -254,22 +249,13 @@ impl SessionActor {
             state,
             plan,
             store,
-            mailbox: desk,
+            mailbox,
             paused,
             process: None,
-            buf: BytesMut::new(),
-            consumed: 0,
-            committed: 0,
-            held: 0,
-            more: false,
-            rejections: 0,
-            starting: Some(starting),
-            waking: None,
-            stoppers: Vec::new(),
-            stopped: StopOutcome::default(),
+            output: output::OutputCursor::default(),
+            replies: PendingReplies { starting: Some(starting), ..PendingReplies::default() },
             unrecorded: Vec::new(),
             deferred_news: VecDeque::new(),
-            arrivals: Vec::new(),
             abandoned: false,
             looking: None,
             host_calls: host_calls::RunningHostCalls::default(),
@@ -326,7 +312,7 @@ impl SessionActor {
             }
         };
         life.instrument(span).await;
-        self.into_task_exit()
+        self.into_task_exit().await
     }
 
     /// Handles one event.
@@ -367,11 +353,11 @@ impl SessionActor {
             () = until(self.state.next_expiry()) => self.absorb(vec![SessionInput::Expire], None).await,
             () = until(due) => self.look().await,
             // Leftover lines of the last batch before new output, so that `buf` does not grow beyond a batch.
-            () = std::future::ready(()), if may_read && self.more => self.digest().await,
+            () = std::future::ready(()), if may_read && self.output.more => self.digest().await,
             Some(chunk) = process.output.recv(), if may_read => {
-                self.buf.extend_from_slice(&chunk);
-                while self.buf.len() < BATCH_BYTES && let Ok(chunk) = process.output.try_recv() {
-                    self.buf.extend_from_slice(&chunk);
+                self.output.buf.extend_from_slice(&chunk);
+                while self.output.buf.len() < BATCH_BYTES && let Ok(chunk) = process.output.try_recv() {
+                    self.output.buf.extend_from_slice(&chunk);
                 }
                 self.digest().await;
             }
@@ -384,21 +370,21 @@ impl SessionActor {
     }
 
     async fn handle_news(&mut self, news: ProcessEvent) {
-        let (mut settled, mut departure) = (Vec::new(), None);
+        let (mut settled, mut process_exit) = (Vec::new(), None);
         let mut next = Some(news);
         while let Some(news) = next {
             match news {
                 ProcessEvent::Written { n } => settled.push((n, None)),
                 ProcessEvent::Failed { n, cause } => settled.push((n, Some(cause))),
-                ProcessEvent::Exited(gone) => departure = Some(gone),
+                ProcessEvent::Exited(exit) => process_exit = Some(exit),
             }
-            let process = self.process.as_mut().filter(|_| departure.is_none());
+            let process = self.process.as_mut().filter(|_| process_exit.is_none());
             // Acknowledgements come in bursts: one write for all that are there.
             next = self.deferred_news.pop_front().or_else(|| process?.events.try_recv().ok());
         }
         self.settle(settled).await;
-        if let Some(departure) = departure {
-            self.exited(departure).await;
+        if let Some(process_exit) = process_exit {
+            self.exited(process_exit).await;
         }
     }
 
@@ -419,7 +405,7 @@ impl SessionActor {
         failpoint::visit("news.committed");
         // Messages are settled in order, so everything up to the last one is settled.
         let last = causes.last_key_value().map(|(n, _)| *n);
-        for (n, on_its_way) in self.arrivals.extract_if(.., |(n, _)| Some(*n) <= last) {
+        for (n, on_its_way) in self.replies.arrivals.extract_if(.., |(n, _)| Some(*n) <= last) {
             let delivery = match causes.remove(&n) {
                 Some(Some(cause)) => Delivery::Failed(cause),
                 _ => Delivery::Delivered,
@@ -431,13 +417,15 @@ impl SessionActor {
     /// Assesses a request for a clearance before it is recorded, so that its risk and its ruling are part of the same
     /// event.
     fn assessed(&self, ask: ClearanceRequest) -> impl Future<Output = SessionInput> + Send + use<> {
-        let (judge, about, asked) = (Arc::clone(&self.plan.assessor), self.state.spec().clone(), ask.clone());
-        let (fallback, who) = (Arc::clone(&judge), about.clone());
+        let (assessor, spec, asked) =
+            (Arc::clone(&self.plan.assessor), self.state.spec().clone(), ask.clone());
+        let (fallback, who) = (Arc::clone(&assessor), spec.clone());
         // A request that consists of words only is assessed at once. Others may follow links on a slow file system, so
         // they are assessed on a blocking thread, with a time limit: a hanging mount must not stop the session.
         let simple = ask.file_path.is_none() && ask.diff.is_none() && ask.command.is_none();
-        let at_once = simple.then(|| judge.assess(&about, &asked));
-        let assessing = (!simple).then(|| tokio::task::spawn_blocking(move || judge.assess(&about, &asked)));
+        let at_once = simple.then(|| assessor.assess(&spec, &asked));
+        let assessing =
+            (!simple).then(|| tokio::task::spawn_blocking(move || assessor.assess(&spec, &asked)));
         async move {
             let later = async { tokio::time::timeout(ASSESSING, assessing?).await.ok()?.ok() };
             let assessed = match at_once {
@@ -453,9 +441,9 @@ impl SessionActor {
     }
 
     /// Returns the spending of other sessions today. Without spending and without a limit nothing is counted.
-    fn spent_elsewhere(&self, vigil: &WatchPolicy) -> u64 {
+    fn spent_elsewhere(&self, watch_policy: &WatchPolicy) -> u64 {
         let spent = &self.state.agent_info().spent;
-        if spent.cost_micros == 0 && vigil.spend.per_day.is_none() {
+        if spent.cost_micros == 0 && watch_policy.spend.per_day.is_none() {
             return 0;
         }
         let today = agent::day(Time::now());
@@ -467,9 +455,9 @@ impl SessionActor {
     }
 
     fn step(&mut self, input: SessionInput, effects: &mut Vec<StepEffect>) -> Result<(), CommandRefusal> {
-        let vigil = self.watch_policy();
-        let spent_elsewhere = self.spent_elsewhere(&vigil);
-        let settings = self.plan.step_settings(&vigil, spent_elsewhere);
+        let watch_policy = self.watch_policy();
+        let spent_elsewhere = self.spent_elsewhere(&watch_policy);
+        let settings = self.plan.step_settings(&watch_policy, spent_elsewhere);
         commit::step(&mut self.state, settings, input, effects)
     }
 
@@ -488,10 +476,10 @@ impl SessionActor {
         // An earlier stop that is not recorded yet precedes these events.
         let mut effects = std::mem::take(&mut self.unrecorded);
         effects.reserve(inputs.len() + 4);
-        let vigil = self.watch_policy();
-        let spent_elsewhere = self.spent_elsewhere(&vigil);
+        let watch_policy = self.watch_policy();
+        let spent_elsewhere = self.spent_elsewhere(&watch_policy);
         for input in inputs {
-            let settings = self.plan.step_settings(&vigil, spent_elsewhere);
+            let settings = self.plan.step_settings(&watch_policy, spent_elsewhere);
             let stepped = commit::step(&mut self.state, settings, input, &mut effects);
             if let Err(refused) = stepped {
                 tracing::error!(%refused, "an event was refused");
@@ -516,10 +504,12 @@ impl SessionActor {
                     // Continuing would answer the agent with things that are not recorded.
                     tracing::error!(%error, "the store refused the session's events; its agent is killed");
                     self.abandoned = true;
-                    if let Some(process) = self.process.take() {
-                        process.kill();
-                    }
-                    self.abandon_host_calls().await;
+                    let process = self.process.take();
+                    tokio::join!(self.abandon_host_calls(), async {
+                        if let Some(process) = process {
+                            process.end().await;
+                        }
+                    });
                     return;
                 }
             }
@@ -547,7 +537,7 @@ impl SessionActor {
         write.consumed = consumed.or(write.consumed);
         // The driver's state belongs to the position in the output up to which it has read: both are stored together.
         if write.snapshot.is_some() && self.state.driver().is_some() {
-            write.consumed.get_or_insert(self.consumed);
+            write.consumed.get_or_insert(self.output.consumed);
         }
         if let Some(snapshot) = &mut write.snapshot {
             snapshot.launch.clone_from(&self.launch);
@@ -558,7 +548,7 @@ impl SessionActor {
     fn perform(&mut self, todo: Vec<AfterCommit>) {
         for todo in todo {
             // Without a process there is nobody to send to; the message is in the outbox and fails with the exit.
-            let Some(process) = &self.process else { continue };
+            let Some(process) = &mut self.process else { continue };
             match todo {
                 AfterCommit::Send { n, message } => process.send(n, message),
                 AfterCommit::Stop(StopMode::Stop) => {
@@ -575,18 +565,21 @@ impl SessionActor {
     }
 
     fn answer_start(&mut self, result: Result<(), StartError>) {
-        if let Some(starting) = self.starting.take() {
+        if let Some(starting) = self.replies.starting.take() {
             starting.send(result).ok(); // the caller may have hung up; the session continues
         }
     }
 
-    fn into_task_exit(self) -> TaskExit {
+    async fn into_task_exit(self) -> TaskExit {
         if self.state.is_ended() {
             tracing::info!(session.id = %self.state.id(), "the session ended");
         } else if !self.abandoned && self.process.is_some() {
             tracing::info!(session.id = %self.state.id(), "the agent is left running");
         }
-        let stopped = if self.state.is_ended() { Some(self.stopped) } else { None };
-        TaskExit { stoppers: self.stoppers, stopped }
+        let stopped = self.state.is_ended().then_some(self.replies.stopped);
+        if let Some(process) = self.process {
+            process.leave().await;
+        }
+        TaskExit { stoppers: self.replies.stoppers, stopped }
     }
 }

@@ -54,11 +54,10 @@ pub(super) fn step(
     input: SessionInput,
     effects: &mut Vec<StepEffect>,
 ) -> Result<(), CommandRefusal> {
-    let StepSettings { watch_policy: vigil, startup, command_fingerprint, spent_elsewhere } = settings;
+    let StepSettings { watch_policy, startup, command_fingerprint, spent_elsewhere } = settings;
     let mut seed = id::seed;
     let (now, seed) = (Time::now(), &mut seed);
-    let mut cx =
-        StepContext { now, seed, watch_policy: vigil, startup, command_fingerprint, spent_elsewhere };
+    let mut cx = StepContext { now, seed, watch_policy, startup, command_fingerprint, spent_elsewhere };
     state.step(&mut cx, input, effects)
 }
 
@@ -80,7 +79,7 @@ pub(super) fn prepare(
             }
             // The session's task does the spawning itself; the output of a new process begins at offset 0.
             StepEffect::Spawn => consumed = Some(0),
-            StepEffect::Stop { how } => todo.push(AfterCommit::Stop(how)),
+            StepEffect::Stop { mode } => todo.push(AfterCommit::Stop(mode)),
             StepEffect::Do { request, job } => todo.push(AfterCommit::Do { request, job }),
         }
     }

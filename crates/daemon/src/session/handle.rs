@@ -83,7 +83,7 @@ pub(super) enum SessionCommand {
         reply: oneshot::Sender<Result<CommandOutcome, CommandError>>,
     },
     Stop {
-        how: StopMode,
+        mode: StopMode,
         by: String,
         reply: oneshot::Sender<Result<StopOutcome, CommandError>>,
     },
@@ -142,9 +142,9 @@ impl SessionHandle {
     }
 
     /// Stops the session; returns when the process and its group are gone.
-    pub async fn stop(&self, how: StopMode, by: String) -> Result<StopOutcome, CommandError> {
+    pub async fn stop(&self, mode: StopMode, by: String) -> Result<StopOutcome, CommandError> {
         let (reply, answer) = oneshot::channel();
-        self.put(SessionCommand::Stop { how, by, reply })?;
+        self.put(SessionCommand::Stop { mode, by, reply })?;
         answer.await.unwrap_or(Err(CommandError::Refused(CommandRefusal::Ended)))
     }
 

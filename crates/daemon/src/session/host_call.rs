@@ -123,22 +123,22 @@ pub enum HostCallResult {
 }
 
 /// Assesses a host call. Blocks for a few file system calls.
-pub fn assess(judge: &dyn RequestAssessor, about: &SessionSpec, errand: &HostCall) -> HostCallAssessment {
-    let looked = match &errand.operation {
-        HostCallRequest::Read { path, line, limit } => read(judge, about, errand, path, *line, *limit),
-        HostCallRequest::Write { path, content } => write(judge, about, errand, path, content),
-        HostCallRequest::Run(command) => run(judge, about, errand, command),
+pub fn assess(assessor: &dyn RequestAssessor, spec: &SessionSpec, call: &HostCall) -> HostCallAssessment {
+    let assessment = match &call.operation {
+        HostCallRequest::Read { path, line, limit } => read(assessor, spec, call, path, *line, *limit),
+        HostCallRequest::Write { path, content } => write(assessor, spec, call, path, content),
+        HostCallRequest::Run(command) => run(assessor, spec, call, command),
         HostCallRequest::Terminal { terminal, verb } => {
             Ok(HostCallAssessment::Allowed(HostCallJob::Terminal { terminal: terminal.clone(), verb: *verb }))
         }
     };
-    looked.unwrap_or_else(HostCallAssessment::Refused)
+    assessment.unwrap_or_else(HostCallAssessment::Refused)
 }
 
 /// Resolves a path to a path relative to the workspace.
-fn resolve_in_workspace(about: &SessionSpec, path: &str) -> Result<String, HostCallError> {
+fn resolve_in_workspace(spec: &SessionSpec, path: &str) -> Result<String, HostCallError> {
     let subject = PolicyRequest {
-        workspace: about.workspace.clone(),
+        workspace: spec.workspace.clone(),
         paths: vec![path.to_owned()],
         ..PolicyRequest::default()
     };
@@ -153,9 +153,9 @@ fn resolve_in_workspace(about: &SessionSpec, path: &str) -> Result<String, HostC
     Ok(below.to_owned())
 }
 
-fn ask(errand: &HostCall, tool: &str, title: String) -> ClearanceRequest {
+fn ask(call: &HostCall, tool: &str, title: String) -> ClearanceRequest {
     ClearanceRequest {
-        request: errand.request.clone(),
+        request: call.request.clone(),
         title,
         description: None,
         diff: None,
@@ -166,24 +166,23 @@ fn ask(errand: &HostCall, tool: &str, title: String) -> ClearanceRequest {
         claims_risk: false,
         claimed_risk: None,
         options: Vec::new(),
-        params: errand.params.clone(),
-        line: errand.line.clone(),
+        params: call.params.clone(),
+        line: call.line.clone(),
     }
 }
 
 fn read(
-    judge: &dyn RequestAssessor,
-    about: &SessionSpec,
-    errand: &HostCall,
+    assessor: &dyn RequestAssessor,
+    spec: &SessionSpec,
+    call: &HostCall,
     path: &str,
     line: Option<u64>,
     limit: Option<u64>,
 ) -> Result<HostCallAssessment, HostCallError> {
-    let job =
-        HostCallJob::Read { path: path.to_owned(), at: resolve_in_workspace(about, path)?, line, limit };
+    let job = HostCallJob::Read { path: path.to_owned(), at: resolve_in_workspace(spec, path)?, line, limit };
     let ask =
-        ClearanceRequest { file_path: Some(path.to_owned()), ..ask(errand, "read", format!("Read {path}")) };
-    let assessed = judge.assess(about, &ask);
+        ClearanceRequest { file_path: Some(path.to_owned()), ..ask(call, "read", format!("Read {path}")) };
+    let assessed = assessor.assess(spec, &ask);
     Ok(if reads_freely(&assessed) {
         HostCallAssessment::Allowed(job)
     } else {
@@ -202,17 +201,17 @@ fn reads_freely(assessed: &RequestAssessment) -> bool {
 }
 
 fn write(
-    judge: &dyn RequestAssessor,
-    about: &SessionSpec,
-    errand: &HostCall,
+    assessor: &dyn RequestAssessor,
+    spec: &SessionSpec,
+    call: &HostCall,
     path: &str,
     content: &str,
 ) -> Result<HostCallAssessment, HostCallError> {
     if content.len() as u64 > MAX_FILE_BYTES {
         return Err(FileError::TooLarge(MAX_FILE_BYTES).into());
     }
-    let at = resolve_in_workspace(about, path)?;
-    let current = match Confined::open(&about.workspace)?.read(Path::new(&at), MAX_FILE_BYTES) {
+    let at = resolve_in_workspace(spec, path)?;
+    let current = match Confined::open(&spec.workspace)?.read(Path::new(&at), MAX_FILE_BYTES) {
         Ok(current) => Some(current),
         Err(FileError::Missing) => None,
         Err(error) => return Err(error.into()),
@@ -223,18 +222,17 @@ fn write(
         Err(_) => (None, Some("replaces a file that is not text".to_owned())),
     };
     let file_path = Some(path.to_owned());
-    let ask =
-        ClearanceRequest { description, diff, file_path, ..ask(errand, "edit", format!("Write {path}")) };
-    let assessed = judge.assess(about, &ask);
+    let ask = ClearanceRequest { description, diff, file_path, ..ask(call, "edit", format!("Write {path}")) };
+    let assessed = assessor.assess(spec, &ask);
     let before = current.map(|current| content_digest(&current));
     let job = HostCallJob::Write { path: path.to_owned(), at, content: content.to_owned(), before };
     Ok(HostCallAssessment::Ask(job, Box::new(ask), Box::new(assessed)))
 }
 
 fn run(
-    judge: &dyn RequestAssessor,
-    about: &SessionSpec,
-    errand: &HostCall,
+    assessor: &dyn RequestAssessor,
+    spec: &SessionSpec,
+    call: &HostCall,
     command: &TerminalCommand,
 ) -> Result<HostCallAssessment, HostCallError> {
     let TerminalCommand { program, args, env, cwd, output_limit } = command.clone();
@@ -254,8 +252,8 @@ fn run(
             return Err(HostCallError::invalid(format!("agents must not set the variable {name}")));
         }
     }
-    let cwd = cwd.map_or_else(|| Ok(String::new()), |cwd| resolve_in_workspace(about, &cwd))?;
-    if !about.workspace.join(&cwd).is_dir() {
+    let cwd = cwd.map_or_else(|| Ok(String::new()), |cwd| resolve_in_workspace(spec, &cwd))?;
+    if !spec.workspace.join(&cwd).is_dir() {
         return Err(HostCallError::invalid(format!("{cwd:?} is not a directory")));
     }
     let output_limit = output_limit.unwrap_or(USUAL_OUTPUT).min(MAX_OUTPUT);
@@ -263,8 +261,8 @@ fn run(
         TerminalRun { terminal: String::new(), program, args, env, cwd, output_limit, line: String::new() };
     run.line = line(&run);
     let command = Some(run.line.clone());
-    let ask = ClearanceRequest { command, ..ask(errand, "execute", format!("Run {}", run.line)) };
-    let assessed = judge.assess(about, &ask);
+    let ask = ClearanceRequest { command, ..ask(call, "execute", format!("Run {}", run.line)) };
+    let assessed = assessor.assess(spec, &ask);
     Ok(HostCallAssessment::Ask(HostCallJob::Run(run), Box::new(ask), Box::new(assessed)))
 }
 

@@ -15,10 +15,10 @@ pub async fn record_lost_process(
     reason: &str,
 ) -> Result<(), StoreError> {
     let mut effects = Vec::new();
-    let gone = AgentExit { reason: reason.to_owned(), ..AgentExit::default() };
-    let vigil = WatchPolicy::off();
-    let settings = StepSettings::without_process(&vigil);
-    if step(&mut state, settings, SessionInput::Exited(Box::new(gone)), &mut effects).is_err() {
+    let agent_exit = AgentExit { reason: reason.to_owned(), ..AgentExit::default() };
+    let watch_policy = WatchPolicy::off();
+    let settings = StepSettings::without_process(&watch_policy);
+    if step(&mut state, settings, SessionInput::Exited(Box::new(agent_exit)), &mut effects).is_err() {
         return Ok(()); // it has ended already
     }
     let (mut write, _) = prepare(&mut state, effects, None);
@@ -47,8 +47,8 @@ pub async fn adopt(
     consumed: u64,
 ) -> Result<(), StoreError> {
     let mut effects = Vec::new();
-    let vigil = WatchPolicy::off();
-    let settings = StepSettings::without_process(&vigil);
+    let watch_policy = WatchPolicy::off();
+    let settings = StepSettings::without_process(&watch_policy);
     if step(state, settings, SessionInput::Adopt(Box::new(adoption)), &mut effects).is_err() {
         return Ok(()); // it is never refused
     }

@@ -71,12 +71,12 @@ pub fn next(
     now: Time,
     jitter: u8,
 ) -> RestartDecision {
-    let again = match (ended, terms.policy) {
+    let restarts = match (ended, terms.policy) {
         (ProcessEnding::ToRestart, _) | (_, RestartCondition::Always) => true,
         (ProcessEnding::Itself(exit), RestartCondition::OnFailure) => exit.code != Some(0),
         (ProcessEnding::Itself(_), RestartCondition::Never) => false,
     };
-    if !again {
+    if !restarts {
         return RestartDecision::End;
     }
     let lately = before.iter().filter(|at| now.since(**at) < terms.window && **at <= now).count();
@@ -116,7 +116,7 @@ mod tests {
     fn the_policy_decides_what_is_started_again() {
         let (fine, bad) = (Exit { code: Some(0), signal: None }, Exit { code: Some(1), signal: None });
         let (killed, lost) = (Exit { code: None, signal: Some(9) }, Exit::default());
-        for (policy, exit, again) in [
+        for (policy, exit, restarts) in [
             (RestartCondition::Never, &bad, false),
             (RestartCondition::OnFailure, &fine, false),
             (RestartCondition::OnFailure, &bad, true),
@@ -126,7 +126,7 @@ mod tests {
         ] {
             let next =
                 next(&terms(policy), &VecDeque::new(), ProcessEnding::Itself(exit), Time::from_millis(0), 0);
-            assert_eq!(matches!(next, RestartDecision::Again(..)), again, "{policy:?} {exit}");
+            assert_eq!(matches!(next, RestartDecision::Again(..)), restarts, "{policy:?} {exit}");
         }
         let forced = next(
             &terms(RestartCondition::Never),

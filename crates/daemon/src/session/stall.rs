@@ -60,10 +60,9 @@ const UNTOLD_LIMIT: Duration = Duration::from_mins(15);
 /// The maximum number of times in a row that an agent is told that its limit is over.
 const MAX_RESUMES: u32 = 10;
 
-/// The policy for watching sessions: thresholds, the ladder, restarts, spending caps. `None` is never.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub struct WatchPolicy {
-    pub ladder: Vec<Rung>,
+/// The times after which an agent counts as stuck. `None` is never.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub struct StallThresholds {
     /// The threshold without output and without a running tool or process.
     pub silent_after: Option<Duration>,
     /// The threshold with a running tool or process, but without CPU, I/O or network activity.
@@ -74,6 +73,13 @@ pub struct WatchPolicy {
     pub heartbeats_count_for: Option<Duration>,
     /// The threshold while a process is stopped by a signal.
     pub stopped_after: Option<Duration>,
+}
+
+/// The policy for watching sessions: thresholds, the ladder, restarts, spending caps. `None` is never.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct WatchPolicy {
+    pub ladder: Vec<Rung>,
+    pub thresholds: StallThresholds,
     /// The time that a step has to take effect before the next one.
     pub verify: Duration,
     /// The silence after an interrupt that ends the turn if the agent does not end it.
@@ -105,11 +111,7 @@ impl WatchPolicy {
     pub fn off() -> Self {
         Self {
             ladder: Vec::new(),
-            silent_after: None,
-            no_cpu_after: None,
-            busy_after: None,
-            heartbeats_count_for: None,
-            stopped_after: None,
+            thresholds: StallThresholds::default(),
             verify: MOMENT,
             interrupt_quiet: Duration::from_secs(5),
             remind_after: None,
@@ -126,8 +128,13 @@ impl WatchPolicy {
 
     /// Returns the interval between looks at a quiet agent: several fit in before a threshold.
     fn pace(&self, is_stall: bool) -> Duration {
-        let stopped = self.stopped_after.map(|after| after.saturating_mul(4)); // nothing to measure
-        let thresholds = [self.silent_after, self.no_cpu_after, stopped, is_stall.then_some(self.verify)];
+        let stopped = self.thresholds.stopped_after.map(|after| after.saturating_mul(4)); // nothing to measure
+        let thresholds = [
+            self.thresholds.silent_after,
+            self.thresholds.no_cpu_after,
+            stopped,
+            is_stall.then_some(self.verify),
+        ];
         let shortest = thresholds.into_iter().flatten().min().unwrap_or(LONGEST_PACE);
         (shortest / 8).clamp(SHORTEST_PACE, LONGEST_PACE)
     }
@@ -161,36 +168,48 @@ struct ActivitySample {
     measured: bool,
 }
 
+/// The last looks of this daemon.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+struct RecentLooks {
+    sample: Option<ActivitySample>,
+    /// When it was classified last.
+    classified_at: Option<Time>,
+    /// The time at which the snapshot last had this record.
+    saved_at: Option<Time>,
+}
+
 /// The record of an agent's activity. Part of the session's snapshot.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct ActivityTracker {
-    said: Option<Time>,
-    beat: Option<Time>,
+    #[serde(rename = "said")]
+    last_sign_of_life: Option<Time>,
+    #[serde(rename = "beat")]
+    last_heartbeat: Option<Time>,
     /// A digest of the progress in the last heartbeat.
     progress: Option<u64>,
-    stirred: Option<Time>,
+    #[serde(rename = "stirred")]
+    last_busy: Option<Time>,
     /// The time at which the last line that was sent because of a stall reached the agent.
-    told: Option<Time>,
+    #[serde(rename = "told")]
+    last_delivery: Option<Time>,
     /// The time since which one of its processes is stopped by a signal.
-    stopped: Option<Time>,
+    #[serde(rename = "stopped")]
+    stopped_since: Option<Time>,
     tools: BTreeMap<String, RunningWork>,
     /// Not stored: output since an earlier daemon's last look may not have been read yet, so an old sample proves
     /// nothing.
     #[serde(skip)]
-    look: Option<ActivitySample>,
-    /// The time of the last classification.
-    #[serde(skip)]
-    looked: Option<Time>,
-    /// The time of the last snapshot with this record.
-    #[serde(skip)]
-    saved_at: Option<Time>,
+    recent: RecentLooks,
     pub(super) limit: Option<ReachedLimit>,
     /// The number of times in a row that the agent was told that a limit was over.
-    resumes: u32,
-    waiting: Option<Time>,
+    #[serde(rename = "resumes")]
+    resume_count: u32,
+    #[serde(rename = "waiting")]
+    waiting_since: Option<Time>,
     reminders: u32,
     pub(super) snoozed_until: Option<Time>,
-    pub(super) choice: LadderChoice,
+    #[serde(rename = "choice")]
+    pub(super) ladder_choice: LadderChoice,
     episode: Option<StallEpisode>,
     relapse: Option<ladder::StallRelapse>,
 }
@@ -198,19 +217,19 @@ pub struct ActivityTracker {
 impl ActivityTracker {
     /// Records output of the agent or an act of a person: the quiet time begins anew.
     pub(super) fn record_sign_of_life(&mut self, now: Time) {
-        self.said = Some(now);
+        self.last_sign_of_life = Some(now);
     }
 
     /// Records that a line of ours has reached the agent. During a stall, reading it does not count as the agent's own
     /// work.
     pub(super) fn record_delivery(&mut self, now: Time) {
         if self.episode.is_some() {
-            self.told = Some(now);
+            self.last_delivery = Some(now);
         }
     }
 
     pub(super) fn beat(&mut self, progress: u64, now: Time) {
-        self.beat = Some(now);
+        self.last_heartbeat = Some(now);
         if self.progress.replace(progress) != Some(progress) {
             self.record_sign_of_life(now);
         }
@@ -237,8 +256,8 @@ impl ActivityTracker {
 
     /// Forgets the activity of the last process; the state of the ladder stays.
     pub(super) fn reset_for_process(&mut self, now: Time) {
-        let Self { snoozed_until, choice, episode, relapse, resumes, .. } = std::mem::take(self);
-        *self = Self { resumes, snoozed_until, choice, episode, relapse, ..Self::default() };
+        let Self { snoozed_until, ladder_choice, episode, relapse, resume_count, .. } = std::mem::take(self);
+        *self = Self { resume_count, snoozed_until, ladder_choice, episode, relapse, ..Self::default() };
         self.record_sign_of_life(now);
     }
 
@@ -250,67 +269,69 @@ impl ActivityTracker {
     /// Records work that needs the service: a limit is over.
     pub(super) fn unlimited(&mut self) {
         self.limit = None;
-        self.resumes = 0;
+        self.resume_count = 0;
     }
 
     /// Takes a sample of its processes' activity; `None` where that cannot be seen.
-    pub(super) fn look(&mut self, activity: Option<ProcessActivity>, now: Time, vigil: &WatchPolicy) {
+    pub(super) fn look(&mut self, activity: Option<ProcessActivity>, now: Time, policy: &WatchPolicy) {
         self.rewind(now);
         // The gap is far longer than the timer: the machine was suspended, and the agent with it.
-        if self.look.as_ref().is_some_and(|look| now.since(look.at) > IDLE_PACE * 5) {
-            self.look = None;
+        if self.recent.sample.as_ref().is_some_and(|look| now.since(look.at) > IDLE_PACE * 5) {
+            self.recent.sample = None;
             self.record_sign_of_life(now);
         }
         let Some(activity) = activity else {
-            (self.look, self.stopped) = (None, None);
+            (self.recent.sample, self.stopped_since) = (None, None);
             return;
         };
         match &activity.stopped {
-            None => self.stopped = None,
+            None => self.stopped_since = None,
             Some(_) => {
-                self.stopped.get_or_insert(now);
+                self.stopped_since.get_or_insert(now);
             }
         }
         // Activity before its last output says nothing about the time since.
-        let talk = self.talk(vigil);
-        let before = self.look.take().filter(|look| talk.is_none_or(|talk| look.at > talk) && look.at < now);
+        let talk = self.talk(policy);
+        let before =
+            self.recent.sample.take().filter(|look| talk.is_none_or(|talk| look.at > talk) && look.at < now);
         if let Some(before) = &before
             && now.since(before.at) < SHORTEST_PACE
         {
-            self.look = Some(before.clone());
+            self.recent.sample = Some(before.clone());
             return;
         }
-        let reading = READING.min(vigil.verify / 4);
-        let reads = |before: &ActivitySample| self.told.is_some_and(|told| before.at < told.plus(reading));
+        let reading = READING.min(policy.verify / 4);
+        let reads =
+            |before: &ActivitySample| self.last_delivery.is_some_and(|told| before.at < told.plus(reading));
         let works = |before: &ActivitySample| stirs(&before.activity, &activity, now.since(before.at));
         if before.as_ref().is_some_and(|before| works(before) && !reads(before)) {
-            self.stirred = Some(now);
+            self.last_busy = Some(now);
         }
-        self.look = Some(ActivitySample { at: now, activity, measured: before.is_some() });
+        self.recent.sample = Some(ActivitySample { at: now, activity, measured: before.is_some() });
     }
 
     /// Moves times in the future to now, after the clock was set back.
     fn rewind(&mut self, now: Time) {
         let times = [
-            &mut self.said,
-            &mut self.beat,
-            &mut self.stirred,
-            &mut self.told,
-            &mut self.stopped,
-            &mut self.waiting,
+            &mut self.last_sign_of_life,
+            &mut self.last_heartbeat,
+            &mut self.last_busy,
+            &mut self.last_delivery,
+            &mut self.stopped_since,
+            &mut self.waiting_since,
         ];
         for time in times.into_iter().flatten() {
             *time = (*time).min(now);
         }
-        if self.look.as_ref().is_some_and(|look| look.at > now) {
-            self.look = None;
+        if self.recent.sample.as_ref().is_some_and(|look| look.at > now) {
+            self.recent.sample = None;
         }
     }
 
     /// Returns the last sign of life of the agent itself, or the last act of a person.
-    pub(super) fn talk(&self, vigil: &WatchPolicy) -> Option<Time> {
-        let said = self.said?;
-        let beats = self.beat.map(|beat| match vigil.heartbeats_count_for {
+    pub(super) fn talk(&self, policy: &WatchPolicy) -> Option<Time> {
+        let said = self.last_sign_of_life?;
+        let beats = self.last_heartbeat.map(|beat| match policy.thresholds.heartbeats_count_for {
             None => beat,
             Some(long) => beat.min(said.plus(long)),
         });
@@ -321,7 +342,7 @@ impl ActivityTracker {
     fn running(&self, setting: &WatchSetting) -> Option<RunningWork> {
         let told = self.tools.values().min_by_key(|tool| tool.since).cloned();
         told.or_else(|| {
-            let (look, turn) = (self.look.as_ref()?, setting.turn?.minus_millis(TICK_MILLIS));
+            let (look, turn) = (self.recent.sample.as_ref()?, setting.turn?.minus_millis(TICK_MILLIS));
             let began = |age: u64| look.at.minus_millis(i64::try_from(age).unwrap_or(i64::MAX));
             let children = look.activity.children.iter().filter(|child| !child.is_part);
             let children = children
@@ -331,45 +352,50 @@ impl ActivityTracker {
     }
 
     /// Returns the agent's condition, and the reason.
-    pub(super) fn condition(&self, setting: &WatchSetting, vigil: &WatchPolicy) -> AgentCondition {
+    pub(super) fn condition(&self, setting: &WatchSetting, policy: &WatchPolicy) -> AgentCondition {
         let WatchSetting { now, started, turn, open } = *setting;
-        let standing = |state, since| AgentCondition {
+        let condition = |state, since| AgentCondition {
             snoozed_until: self.snoozed_until.filter(|until| *until > now),
-            ladder_off: self.rungs(vigil).is_empty(),
+            ladder_off: self.rungs(policy).is_empty(),
             ..AgentCondition::new(state, since)
         };
         if open {
-            return standing(Situation::WaitingForYou, self.waiting.unwrap_or(now));
+            return condition(Situation::WaitingForYou, self.waiting_since.unwrap_or(now));
         }
         if let Some(limit) = &self.limit {
             let (why, until) = (format!("{} limit", limit.kind), Some(limit.until));
-            return AgentCondition { why, until, ..standing(Situation::WaitingForService, limit.since) };
+            return AgentCondition { why, until, ..condition(Situation::WaitingForService, limit.since) };
         }
-        let talk = self.talk(vigil).or(turn).unwrap_or(started);
-        let stirred = self.stirred.filter(|stirred| *stirred > talk);
-        let busy = stirred.is_some() && stirred == self.look.as_ref().map(|look| look.at);
-        if let (Some(since), Some(after)) = (self.stopped, vigil.stopped_after)
+        let talk = self.talk(policy).or(turn).unwrap_or(started);
+        let stirred = self.last_busy.filter(|stirred| *stirred > talk);
+        let busy = stirred.is_some() && stirred == self.recent.sample.as_ref().map(|look| look.at);
+        if let (Some(since), Some(after)) = (self.stopped_since, policy.thresholds.stopped_after)
             && !busy
             && now.since(since.max(talk)) >= after
         {
-            let name = self.look.as_ref().and_then(|look| look.activity.stopped.clone()).unwrap_or_default();
-            let (why, done) = (format!("{name} is stopped by a signal"), self.done(vigil));
-            return AgentCondition { why, done, ..standing(Situation::Gone, since) };
+            let name = self
+                .recent
+                .sample
+                .as_ref()
+                .and_then(|look| look.activity.stopped.clone())
+                .unwrap_or_default();
+            let (why, done) = (format!("{name} is stopped by a signal"), self.done(policy));
+            return AgentCondition { why, done, ..condition(Situation::Gone, since) };
         }
-        let Some(turn) = turn else { return standing(Situation::Idle, started) };
+        let Some(turn) = turn else { return condition(Situation::Idle, started) };
         let running = self.running(setting);
-        let too_long = vigil.busy_after.is_some_and(|after| now.since(talk) >= after);
+        let too_long = policy.thresholds.busy_after.is_some_and(|after| now.since(talk) >= after);
         let life = if too_long { talk } else { stirred.unwrap_or(talk) };
         let silence = now.since(life);
         // Without a sample of its processes, a tool that it reported may be active.
-        let blind = self.look.is_none();
+        let blind = self.recent.sample.is_none();
         let threshold = match &running {
-            Some(_) if blind => vigil.busy_after,
-            Some(_) => vigil.no_cpu_after,
-            None => vigil.silent_after,
+            Some(_) if blind => policy.thresholds.busy_after,
+            Some(_) => policy.thresholds.no_cpu_after,
+            None => policy.thresholds.silent_after,
         };
         // One sample is not enough: activity is the difference of two.
-        let sure = self.look.as_ref().is_none_or(|look| look.measured);
+        let sure = self.recent.sample.as_ref().is_none_or(|look| look.measured);
         let state = if sure && (too_long || (!busy && threshold.is_some_and(|after| silence >= after))) {
             Situation::Stuck
         } else if busy || silence < MOMENT.min(threshold.unwrap_or(MOMENT) / 2) {
@@ -378,13 +404,15 @@ impl ActivityTracker {
             Situation::Quiet
         };
         let why = self.reason(busy, running.is_some(), state);
-        let done = if state == Situation::Working { None } else { self.done(vigil) };
+        let done = if state == Situation::Working { None } else { self.done(policy) };
         let since = if state == Situation::Working { turn } else { life };
-        AgentCondition { why, running, done, ..standing(state, since) }
+        AgentCondition { why, running, done, ..condition(state, since) }
     }
 
     fn reason(&self, busy: bool, running: bool, state: Situation) -> String {
-        let Some(look) = &self.look else { return "no output, its activity cannot be seen".to_owned() };
+        let Some(look) = &self.recent.sample else {
+            return "no output, its activity cannot be seen".to_owned();
+        };
         let connections = match look.activity.connections {
             Some(0) | None => None,
             Some(1) => Some("1 connection without traffic".to_owned()),
@@ -401,50 +429,54 @@ impl ActivityTracker {
     }
 
     /// Returns the time of the next look.
-    pub(super) fn next(&self, setting: &WatchSetting, vigil: &WatchPolicy) -> Option<Time> {
+    pub(super) fn next(&self, setting: &WatchSetting, policy: &WatchPolicy) -> Option<Time> {
         let WatchSetting { now, started, turn, open } = *setting;
         if open {
             let peace = self.snoozed_until.filter(|until| *until > now);
-            return self.reminder_due(vigil).map(|due| peace.map_or(due, |until| due.max(until)));
+            return self.reminder_due(policy).map(|due| peace.map_or(due, |until| due.max(until)));
         }
-        let last =
-            self.look.as_ref().map_or(started, |look| look.at).max(self.talk(vigil).unwrap_or(started));
+        let last = self
+            .recent
+            .sample
+            .as_ref()
+            .map_or(started, |look| look.at)
+            .max(self.talk(policy).unwrap_or(started));
         // A failed look counts as well, or the next one would follow at once.
-        let last = self.looked.filter(|looked| *looked <= now).map_or(last, |looked| last.max(looked));
+        let last = self.recent.classified_at.filter(|at| *at <= now).map_or(last, |at| last.max(at));
         let last = last.min(now); // the clock may have been set back
-        let watched = !self.rungs(vigil).is_empty() || turn.is_some();
+        let watched = !self.rungs(policy).is_empty() || turn.is_some();
         let pace = match turn {
-            Some(_) if self.limit.is_none() && !self.is_exhausted(vigil) => {
-                vigil.pace(self.episode.is_some())
+            Some(_) if self.limit.is_none() && !self.is_exhausted(policy) => {
+                policy.pace(self.episode.is_some())
             }
-            _ if self.stopped.is_some() => vigil.pace(true),
+            _ if self.stopped_since.is_some() => policy.pace(true),
             _ => IDLE_PACE,
         };
         let sample = watched.then(|| last.plus(pace));
         let limit = self.limit.as_ref().map(|limit| limit.until.max(now.plus(Duration::from_millis(1))));
-        let climb = self.episode.as_ref().and_then(|episode| episode.due(self.rungs(vigil)));
+        let climb = self.episode.as_ref().and_then(|episode| episode.due(self.rungs(policy)));
         // Deadlines up to the last look were handled by it. After a clock was set back, that look lies in the future
         // and does not count.
-        let looked = self.looked.filter(|looked| *looked <= now);
-        let fresh = |time: &Time| looked.is_none_or(|looked| *time > looked);
+        let classified_at = self.recent.classified_at.filter(|at| *at <= now);
+        let fresh = |time: &Time| classified_at.is_none_or(|classified_at| *time > classified_at);
         [sample, limit, climb, self.snoozed_until].into_iter().flatten().filter(fresh).min()
     }
 
     /// Returns true if it was active a moment ago.
     pub(super) fn stirs(&self, now: Time) -> bool {
-        self.stirred == Some(now)
+        self.last_busy == Some(now)
     }
 
     /// Records the time of a classification.
     pub(super) fn mark_classified(&mut self, now: Time) {
-        self.looked = Some(now);
+        self.recent.classified_at = Some(now);
     }
 
     /// Returns true if the snapshot is due although little has changed, and records the renewal.
     pub(super) fn is_stale(&mut self, now: Time, bearable: Duration) -> bool {
-        let stale = self.saved_at.is_none_or(|kept| now.since(kept) >= bearable || kept > now);
+        let stale = self.recent.saved_at.is_none_or(|kept| now.since(kept) >= bearable || kept > now);
         if stale {
-            self.saved_at = Some(now);
+            self.recent.saved_at = Some(now);
         }
         stale
     }
@@ -456,43 +488,44 @@ impl ActivityTracker {
     /// Records whether a request waits for a person.
     pub(super) fn waits(&mut self, open: bool, now: Time) {
         if !open {
-            (self.waiting, self.reminders) = (None, 0);
-        } else if self.waiting.is_none() {
-            self.waiting = Some(now);
+            (self.waiting_since, self.reminders) = (None, 0);
+        } else if self.waiting_since.is_none() {
+            self.waiting_since = Some(now);
         }
     }
 
     /// Returns the time of the next reminder; the intervals double.
-    fn reminder_due(&self, vigil: &WatchPolicy) -> Option<Time> {
-        let after = vigil.remind_after?.saturating_mul(1_u32.checked_shl(self.reminders).unwrap_or(u32::MAX));
-        Some(self.waiting?.plus(after))
+    fn reminder_due(&self, policy: &WatchPolicy) -> Option<Time> {
+        let after =
+            policy.remind_after?.saturating_mul(1_u32.checked_shl(self.reminders).unwrap_or(u32::MAX));
+        Some(self.waiting_since?.plus(after))
     }
 
     /// Returns the time since which people are waited for, if a reminder is due.
-    pub(super) fn reminder(&mut self, now: Time, vigil: &WatchPolicy) -> Option<Time> {
-        if self.is_snoozed(now) || self.reminder_due(vigil)? > now {
+    pub(super) fn reminder(&mut self, now: Time, policy: &WatchPolicy) -> Option<Time> {
+        if self.is_snoozed(now) || self.reminder_due(policy)? > now {
             return None;
         }
         self.reminders += 1;
-        self.waiting
+        self.waiting_since
     }
 
     /// Returns the limit that has ended, and whether the agent is told to continue.
-    pub(super) fn limit_over(&mut self, now: Time, vigil: &WatchPolicy) -> Option<(ReachedLimit, bool)> {
+    pub(super) fn limit_over(&mut self, now: Time, policy: &WatchPolicy) -> Option<(ReachedLimit, bool)> {
         if self.limit.as_ref()?.until > now {
             return None;
         }
         let limit = self.limit.take()?;
-        let resume = self.resumes(&limit, vigil) && !self.is_snoozed(now) && !self.rungs(vigil).is_empty();
-        self.resumes += u32::from(resume);
+        let resume = self.resumes(&limit, policy) && !self.is_snoozed(now) && !self.rungs(policy).is_empty();
+        self.resume_count += u32::from(resume);
         self.record_sign_of_life(now);
         Some((limit, resume))
     }
 
     /// Returns true if the agent will be told to continue when this limit is over.
-    pub(super) fn resumes(&self, limit: &ReachedLimit, vigil: &WatchPolicy) -> bool {
-        let near = vigil.resume_after_limit.is_some_and(|most| limit.until.since(limit.since) <= most);
-        near && self.resumes < MAX_RESUMES
+    pub(super) fn resumes(&self, limit: &ReachedLimit, policy: &WatchPolicy) -> bool {
+        let near = policy.resume_after_limit.is_some_and(|most| limit.until.since(limit.since) <= most);
+        near && self.resume_count < MAX_RESUMES
     }
 }
 

@@ -54,6 +54,7 @@ mod stored;
 mod tests;
 mod tracked;
 mod turn;
+mod turn_model;
 mod view;
 mod watch;
 
@@ -67,6 +68,7 @@ use requests::{DecisionTerms, OpenClearance, RequestSubject, RequestTable};
 use stored::StoredState;
 use tracked::Tracked;
 use turn::{QueuedPrompt, TurnState};
+pub use turn_model::TurnModel;
 use watch::AgentOversight;
 
 /// The maximum number of messages on their way to the agent. At the limit nothing is read from it: it must read first.
@@ -84,11 +86,8 @@ pub struct SessionSpec {
     pub protocol: String,
     pub workspace: PathBuf,
     pub created_at: Time,
-    /// Prompts leave one per heartbeat instead of at once.
-    pub prompts_on_heartbeat: bool,
-    /// The agent initializes first, takes one prompt at a time, and ends its turns itself.
-    #[serde(default)]
-    pub strict: bool,
+    #[serde(flatten)]
+    pub turn_model: TurnModel,
     pub max_queued_prompts: usize,
     /// The limit on the agent's permissions.
     #[serde(default)]
@@ -112,7 +111,8 @@ pub struct SessionState {
     agent: Tracked<AgentFacts>,
     oversight: Tracked<AgentOversight>,
     /// The host calls that the agent has asked for.
-    errands: Tracked<host_calls::HostCalls>,
+    #[serde(rename = "errands")]
+    host_calls: Tracked<host_calls::HostCalls>,
     failures: Tracked<failure::FailureState>,
 }
 
@@ -148,22 +148,22 @@ impl Default for RequestAssessment {
 
 /// Assesses requests. It may look at the file system, and decides nothing itself.
 pub trait RequestAssessor: Send + Sync {
-    fn assess(&self, about: &SessionSpec, ask: &ClearanceRequest) -> RequestAssessment;
+    fn assess(&self, spec: &SessionSpec, ask: &ClearanceRequest) -> RequestAssessment;
 
     /// Returns the current watch policy for sessions like this one.
-    fn watch_policy(&self, about: &SessionSpec) -> Arc<WatchPolicy>;
+    fn watch_policy(&self, spec: &SessionSpec) -> Arc<WatchPolicy>;
 
     /// Records the spending of this session today, in millionths, and returns that of the others.
     fn record_spend(&self, session: SessionId, day: i64, micros: u64) -> u64;
 
     /// Returns the worst assessment, for a request that cannot be assessed.
-    fn unassessed(&self, about: &SessionSpec) -> RequestAssessment;
+    fn unassessed(&self, spec: &SessionSpec) -> RequestAssessment;
 
     /// Returns the version of the policy, which rises with each change.
     fn policy(&self) -> channel::Receiver<u64>;
 
     /// Returns the ruling of the policy in force on a pending clearance. It may look at the file system.
-    fn rule_pending(&self, about: &SessionSpec, clearance: &Clearance) -> Ruling;
+    fn rule_pending(&self, spec: &SessionSpec, clearance: &Clearance) -> Ruling;
 }
 
 /// An effect of a step, in order: everything that is recorded is committed before anything is performed.
@@ -181,7 +181,7 @@ pub enum StepEffect {
     },
     Spawn,
     Stop {
-        how: StopMode,
+        mode: StopMode,
     },
 }
 
@@ -231,7 +231,7 @@ impl<'c> EffectSink<'_, 'c> {
     }
 
     /// Returns the time by which a process that starts now must be ready.
-    fn ready_by(&self) -> Time {
+    fn ready_deadline(&self) -> Time {
         self.now().plus(self.cx.startup)
     }
 
@@ -255,7 +255,7 @@ impl SessionState {
             outbox: Tracked::default(),
             agent: Tracked::default(),
             oversight: Tracked::default(),
-            errands: Tracked::default(),
+            host_calls: Tracked::default(),
             failures: Tracked::default(),
         }
     }
@@ -279,9 +279,9 @@ impl SessionState {
         match input {
             SessionInput::Adopt(adoption) => self.adopt(*adoption, out),
             input if self.life.orphan => self.step_orphan(input, out)?,
-            SessionInput::AgentMessage(said) => self.agent_message(*said, out),
+            SessionInput::AgentMessage(message) => self.agent_message(*message, out),
             SessionInput::ClearanceRequested(ask, assessed) => self.clearance_requested(*ask, *assessed, out),
-            SessionInput::HostCall(errand, looked) => self.request_host_call(*errand, *looked, out),
+            SessionInput::HostCall(call, assessment) => self.request_host_call(*call, *assessment, out),
             SessionInput::HostCallDone { request, result } => self.host_call_done(&request, *result, out),
             SessionInput::TerminalEnded { terminal, exit, why } => {
                 self.terminal_ended(&terminal, &exit, why.as_deref(), out);
@@ -297,17 +297,17 @@ impl SessionState {
                 self.restart_deadlines(out);
             }
             SessionInput::Launch { by, command, prompt, ladder } => {
-                self.oversight.tracker.choice = ladder;
+                self.oversight.tracker.ladder_choice = ladder;
                 self.launch(by, &command, prompt, out)?;
             }
             SessionInput::Resume { by } => self.resume(&by, out)?,
-            SessionInput::Agent { about, command, by } => self.choose_agent(*about, &command, &by, out)?,
+            SessionInput::Agent { spec, command, by } => self.choose_agent(*spec, &command, &by, out)?,
             SessionInput::Restart { prompt } => self.restart(prompt, out),
             SessionInput::Spawned { pid } => self.spawned(pid, out),
             SessionInput::SpawnFailed { cause } => self.spawn_failed(&cause, out),
             SessionInput::Delivered { n } => self.settle(n, None, out),
             SessionInput::Undelivered { n, cause } => self.settle(n, Some(&cause), out),
-            SessionInput::Exited(gone) => self.exited(*gone, out),
+            SessionInput::Exited(agent_exit) => self.exited(*agent_exit, out),
             input => self.operator(input, out)?,
         }
         let has_open = self.has_open();
@@ -410,7 +410,7 @@ impl SessionState {
 
     /// Returns true if a snapshot is due, and clears that.
     pub fn take_dirty(&mut self) -> bool {
-        let Self { spec, life, turns, requests, outbox, agent, oversight, errands, failures } = self;
+        let Self { spec, life, turns, requests, outbox, agent, oversight, host_calls, failures } = self;
         [
             spec.take_changed(),
             life.take_changed(),
@@ -419,15 +419,15 @@ impl SessionState {
             outbox.take_changed(),
             agent.take_changed(),
             oversight.take_changed(),
-            errands.take_changed(),
+            host_calls.take_changed(),
             failures.take_changed(),
         ]
         .contains(&true)
     }
 
     /// Sends a message under the next number.
-    fn send(&mut self, message: AgentCommand, carries: OutboundKind, out: &mut EffectSink<'_, '_>) {
-        let n = self.outbox.send(carries);
+    fn send(&mut self, message: AgentCommand, kind: OutboundKind, out: &mut EffectSink<'_, '_>) {
+        let n = self.outbox.send(kind);
         out.effects.push(StepEffect::Send { n, message });
     }
 }

@@ -13,7 +13,7 @@ use super::Supervisor;
 use super::launch::{SessionMemo, is_launch};
 use crate::config::Protocol;
 use crate::session::recover::{adopt, record_lost_process};
-use crate::session::{AdoptedProcess, OpenRequests, SessionSpec, SessionState};
+use crate::session::{AdoptedProcess, OpenRequests, SessionSpec, SessionState, TurnModel};
 use intercom_host::{self as host, AgentProcess, ClearedDirectory, GenerationDir};
 use intercom_store::{ClearanceFilter, IdLookup, QuestionFilter, StoreError, StoredSession};
 use intercom_types::{
@@ -76,11 +76,11 @@ impl Supervisor {
             Some(None) => {
                 open = self.open_requests(id).await?;
                 let memo = self.memo_of(id, &generation_dir).await?;
-                (SessionState::new(memo.about.clone()), None, Some(memo.launch()), UNREADABLE)
+                (SessionState::new(memo.spec.clone()), None, Some(memo.launch()), UNREADABLE)
             }
             None => {
                 let memo = self.memo_of(id, &generation_dir).await?;
-                (SessionState::new(memo.about.clone()), Some(memo.program()), Some(memo.launch()), UNKNOWN)
+                (SessionState::new(memo.spec.clone()), Some(memo.program()), Some(memo.launch()), UNKNOWN)
             }
         };
         // Its terminals are ended: an orphan's agent gets no answers about them any more.
@@ -116,7 +116,7 @@ impl Supervisor {
             created_at: record.created_at,
             ..self.placeholder_spec(id)
         });
-        let mut state = SessionState::new(memo.about.clone());
+        let mut state = SessionState::new(memo.spec.clone());
         let (generation, open) = (record.generation, self.open_requests(id).await?);
         let adoption =
             AdoptedProcess { generation, pid: None, created: None, why: UNREADABLE.to_owned(), open };
@@ -164,16 +164,16 @@ impl Supervisor {
         generation_dir: &GenerationDir,
     ) -> Result<SessionMemo, StoreError> {
         let memo = generation_dir.memo().and_then(|memo| serde_json::from_str::<SessionMemo>(&memo).ok());
-        let mut memo = memo.filter(|memo| memo.about.id == id).unwrap_or_else(|| {
+        let mut memo = memo.filter(|memo| memo.spec.id == id).unwrap_or_else(|| {
             let workspace = generation_dir.workspace().unwrap_or_else(|| PathBuf::from("/"));
             SessionMemo::of_nothing(SessionSpec { workspace, ..self.placeholder_spec(id) })
         });
-        if let Some(name) = memo.about.name.clone() {
+        if let Some(name) = memo.spec.name.clone() {
             let taken = |record: &SessionRecord| record.id != id && record.phase.is_live();
             let found = self.store().session(name).await?;
             if !matches!(&found, IdLookup::None) && !matches!(&found, IdLookup::One(record) if !taken(record))
             {
-                memo.about.name = None;
+                memo.spec.name = None;
             }
         }
         Ok(memo)
@@ -188,8 +188,7 @@ impl Supervisor {
             protocol: Protocol::Intercom.to_string(),
             workspace: PathBuf::from("/"),
             created_at: Time::now(),
-            prompts_on_heartbeat: false,
-            strict: false,
+            turn_model: TurnModel::default(),
             max_queued_prompts: self.config().limits.max_queued_prompts,
             preset: Preset::default(),
             on_client_left: None,

@@ -12,7 +12,7 @@ use super::{Slot, SlotGuard, Supervisor, profiles};
 use crate::config::{AgentProfile, CatalogAgent, Framing, PromptDelivery, Protocol, catalog_agent};
 use crate::session::actor::TaskBeginning;
 use crate::session::{
-    CommandError, CommandRefusal, ProcessPlan, SessionInput, SessionSpec, SessionState, StartError,
+    CommandError, CommandRefusal, ProcessPlan, SessionInput, SessionSpec, SessionState, StartError, TurnModel,
 };
 use intercom_host::{
     AGENTS_DIR, CgroupLimits, ProcessSpec, RunAs, RuntimeDir, SpawnError, StopLadder, agent_environment,
@@ -103,7 +103,8 @@ pub(super) fn is_launch(text: &str) -> bool {
 /// The description of a session, stored beside its process for a database that does not know it.
 #[derive(Debug, Serialize, Deserialize)]
 pub(super) struct SessionMemo {
-    pub(super) about: SessionSpec,
+    #[serde(rename = "about")]
+    pub(super) spec: SessionSpec,
     launch: LaunchSpec,
 }
 
@@ -118,10 +119,10 @@ impl SessionMemo {
     }
 
     /// Returns the memo of a process without a launch description: it cannot be started again.
-    pub(super) fn of_nothing(about: SessionSpec) -> Self {
+    pub(super) fn of_nothing(spec: SessionSpec) -> Self {
         let (agent, command, protocol, resume, mcp_servers) = (None, None, None, None, None);
         let (args, env) = (Vec::new(), BTreeMap::new());
-        Self { about, launch: LaunchSpec { agent, command, protocol, args, env, resume, mcp_servers } }
+        Self { spec, launch: LaunchSpec { agent, command, protocol, args, env, resume, mcp_servers } }
     }
 }
 
@@ -159,8 +160,7 @@ impl Supervisor {
             protocol: profile.protocol.to_string(),
             workspace: workspace.path,
             created_at: Time::now(),
-            prompts_on_heartbeat: on_heartbeat(&profile),
-            strict: profile.protocol == Protocol::Acp,
+            turn_model: turn_model(&profile),
             max_queued_prompts: self.config().limits.max_queued_prompts,
             preset: request.preset,
             on_client_left: request.on_client_left,
@@ -224,15 +224,14 @@ impl Supervisor {
         let (command, protocol, args, resume) = (None, None, Vec::new(), None);
         let launch = LaunchSpec { agent: Some(agent), command, protocol, args, resume, ..launch };
         let profile = self.profile(&launch)?;
-        let about = SessionSpec {
+        let spec = SessionSpec {
             agent: launch.agent.clone(),
             protocol: profile.protocol.to_string(),
-            prompts_on_heartbeat: on_heartbeat(&profile),
-            strict: profile.protocol == Protocol::Acp,
+            turn_model: turn_model(&profile),
             ..state.spec().clone()
         };
-        let plan = self.plan(&launch, &profile, &about, state.generation());
-        let input = SessionInput::Agent { about: Box::new(about), command: profile.command, by };
+        let plan = self.plan(&launch, &profile, &spec, state.generation());
+        let input = SessionInput::Agent { spec: Box::new(spec), command: profile.command, by };
         match handle.agent(input, plan).await {
             Err(CommandError::Refused(_)) => Err(started()),
             result => Ok(result.map(drop)?),
@@ -352,9 +351,9 @@ impl Supervisor {
     }
 
     /// Returns the plan for a generation. If the profile was removed, its `spec` is the error.
-    fn plan_next(&self, launch: &LaunchSpec, about: &SessionSpec, generation: u32) -> ProcessPlan {
+    fn plan_next(&self, launch: &LaunchSpec, spec: &SessionSpec, generation: u32) -> ProcessPlan {
         let profile = self.profile(launch).unwrap_or_default();
-        self.plan(launch, &profile, about, generation)
+        self.plan(launch, &profile, spec, generation)
     }
 
     /// Returns the system user for an agent. It must be able to read neither our state nor our configuration.
@@ -371,12 +370,12 @@ impl Supervisor {
         &self,
         launch: &LaunchSpec,
         profile: &AgentProfile,
-        about: &SessionSpec,
+        spec: &SessionSpec,
         generation: u32,
     ) -> ProcessPlan {
-        let (config, workspace, session) = (self.config(), &about.workspace, about.id.to_string());
+        let (config, workspace, session) = (self.config(), &spec.workspace, spec.id.to_string());
         // A session keeps its protocol, even if its profile has changed.
-        let protocol = about.protocol.parse().unwrap_or(profile.protocol);
+        let protocol = spec.protocol.parse().unwrap_or(profile.protocol);
         let profile = &AgentProfile { protocol, ..profile.clone() };
         let user = profile.run_as.as_ref().map(|name| self.run_as(name)).transpose();
         let home = user.as_ref().ok().and_then(Option::as_ref).map(RunAs::environment).unwrap_or_default();
@@ -402,8 +401,8 @@ impl Supervisor {
         });
         let known = launch.agent.as_deref().and_then(catalog_agent);
         let key = known.and_then(|known| agent_key(known, &env, profile));
-        let memo = SessionMemo { about: about.clone(), launch: launch.clone() };
-        let spec = program.map(|(program, user)| ProcessSpec {
+        let memo = SessionMemo { spec: spec.clone(), launch: launch.clone() };
+        let process_spec = program.map(|(program, user)| ProcessSpec {
             memo: Some(serde_json::to_string(&memo).expect("it has string keys only")),
             user,
             session,
@@ -411,7 +410,7 @@ impl Supervisor {
             args: profile.args.iter().map(Into::into).collect(),
             env,
             cwd: workspace.clone(),
-            cgroup: self.0.cgroups.as_ref().map(|cgroups| cgroups.of(&format!("{}-{generation}", about.id))),
+            cgroup: self.0.cgroups.as_ref().map(|cgroups| cgroups.of(&format!("{}-{generation}", spec.id))),
             limits: CgroupLimits {
                 memory_bytes: profile.limits.memory_mib.map(|mib| mib.saturating_mul(1 << 20)),
                 processes: profile.limits.processes,
@@ -446,13 +445,13 @@ impl Supervisor {
             }))),
         };
         let waits = profile.stop_waits(&config.stop);
-        let (supervisor, next, who) = (self.clone(), launch.clone(), about.clone());
+        let (supervisor, next, who) = (self.clone(), launch.clone(), spec.clone());
         ProcessPlan {
             next_plan: Arc::new(move |generation| supervisor.plan_next(&next, &who, generation)),
-            spec,
+            spec: process_spec,
             // Room for a few of the longest messages, whatever is configured: a message that does not fit would wait
             // for ever.
-            runtime_dir: self.runtime_dir(about.id, generation, 4 * max_length as u64),
+            runtime_dir: self.runtime_dir(spec.id, generation, 4 * max_length as u64),
             framer,
             driver,
             ladder: StopLadder {
@@ -483,8 +482,12 @@ fn agent_key(known: &CatalogAgent, env: &[(OsString, OsString)], profile: &Agent
     Some(AgentKey { names, how_to_replace })
 }
 
-fn on_heartbeat(profile: &AgentProfile) -> bool {
-    profile.prompt_delivery == PromptDelivery::Heartbeat && profile.protocol == Protocol::Intercom
+fn turn_model(profile: &AgentProfile) -> TurnModel {
+    match (profile.protocol, profile.prompt_delivery) {
+        (Protocol::Acp, _) => TurnModel::AgentOwned,
+        (Protocol::Intercom, PromptDelivery::Immediate) => TurnModel::Immediate,
+        (Protocol::Intercom, PromptDelivery::Heartbeat) => TurnModel::OnHeartbeat,
+    }
 }
 
 fn outcome(id: SessionId, result: Result<(), StartError>) -> Result<SessionId, StartRefusal> {

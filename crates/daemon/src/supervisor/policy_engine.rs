@@ -152,10 +152,10 @@ fn ruling(found: policy::PolicyRuling) -> Ruling {
 }
 
 /// Returns a new request as policy sees it.
-fn subject_of_request(about: &SessionSpec, ask: &ClearanceRequest) -> PolicyRequest {
+fn subject_of_request(spec: &SessionSpec, ask: &ClearanceRequest) -> PolicyRequest {
     PolicyRequest {
-        agent: about.agent.clone(),
-        workspace: about.workspace.clone(),
+        agent: spec.agent.clone(),
+        workspace: spec.workspace.clone(),
         tool: tool(ask.tool.as_deref(), ask.command.is_some(), ask.diff.is_some() || ask.file_path.is_some()),
         title: ask.title.clone(),
         paths: ask.file_path.iter().chain(&ask.more_paths).cloned().collect(),
@@ -253,15 +253,15 @@ impl RequestAssessor for PolicyEngine {
         others.fold(0, u64::saturating_add)
     }
 
-    fn watch_policy(&self, about: &SessionSpec) -> Arc<WatchPolicy> {
-        self.in_force().watch_policies.of(about.agent.as_deref())
+    fn watch_policy(&self, spec: &SessionSpec) -> Arc<WatchPolicy> {
+        self.in_force().watch_policies.of(spec.agent.as_deref())
     }
 
-    fn assess(&self, about: &SessionSpec, ask: &ClearanceRequest) -> RequestAssessment {
+    fn assess(&self, spec: &SessionSpec, ask: &ClearanceRequest) -> RequestAssessment {
         let now = self.in_force();
-        let request = policy::resolve(subject_of_request(about, ask));
+        let request = policy::resolve(subject_of_request(spec, ask));
         let assessment = policy::assess(&request);
-        let ruling = now.rule_under(about.preset, &request, &assessment, Time::now());
+        let ruling = now.rule_under(spec.preset, &request, &assessment, Time::now());
         let forbidden_by = policy::forbidden_by(&request, &assessment);
         let policy::RiskAssessment { risk, computed, reasons: why } = assessment;
         RequestAssessment { risk, computed, why, forbidden_by, ..now.terms(risk, ruling) }
@@ -271,22 +271,22 @@ impl RequestAssessor for PolicyEngine {
         self.version.subscribe()
     }
 
-    fn rule_pending(&self, about: &SessionSpec, clearance: &Clearance) -> Ruling {
+    fn rule_pending(&self, spec: &SessionSpec, clearance: &Clearance) -> Ruling {
         let active = self.in_force();
-        let request = policy::resolve(of_clearance(about.agent.clone(), about.workspace.clone(), clearance));
+        let request = policy::resolve(of_clearance(spec.agent.clone(), spec.workspace.clone(), clearance));
         let mut assessment = policy::assess(&request);
         // People were shown the recorded risk. A lower risk now must not allow a request that was riskier then.
         assessment.risk = assessment.risk.max(clearance.risk.level());
         let now = Time::now();
-        if clearance.needed > 1 && policy::forbids(about.preset, &request, &assessment).is_none() {
+        if clearance.needed > 1 && policy::forbids(spec.preset, &request, &assessment).is_none() {
             return active.by_rules(&request, &assessment, now); // one person's grant cannot replace several approvals
         }
-        active.rule_under(about.preset, &request, &assessment, now)
+        active.rule_under(spec.preset, &request, &assessment, now)
     }
 
-    fn unassessed(&self, about: &SessionSpec) -> RequestAssessment {
+    fn unassessed(&self, spec: &SessionSpec) -> RequestAssessment {
         let why = "it could not be assessed in time".to_owned();
-        let ruling = match about.preset {
+        let ruling = match spec.preset {
             Preset::Full => Ruling { outcome: Outcome::Ask, rule: None, why: why.clone(), whom: Vec::new() },
             preset => forbidden_by(preset, format!("{} denies it: {why}", preset.rule())),
         };

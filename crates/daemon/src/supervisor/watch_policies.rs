@@ -5,7 +5,7 @@ use std::sync::Arc;
 
 use crate::config::{AGENT_CATALOG, AgentProfile, CatalogAgent, Config, RestartPolicy, catalog_agent};
 use crate::session::restart::{RestartCondition, RestartTerms};
-use crate::session::{SpendCaps, WatchPolicy};
+use crate::session::{SpendCaps, StallThresholds, WatchPolicy};
 
 /// The policy of each profile, and the general one.
 #[derive(Debug, Clone)]
@@ -49,11 +49,13 @@ fn watch_policy(config: &Config, profile: &AgentProfile) -> WatchPolicy {
     let (stall, restart) = (profile.stall.over(&config.stall), profile.restart.over(&config.restart));
     WatchPolicy {
         ladder: stall.ladder.0,
-        silent_after: stall.silent_after.0,
-        no_cpu_after: stall.no_cpu_after.0,
-        busy_after: stall.busy_after.0,
-        heartbeats_count_for: stall.heartbeats_count_for.0,
-        stopped_after: stall.stopped_after.0,
+        thresholds: StallThresholds {
+            silent_after: stall.silent_after.0,
+            no_cpu_after: stall.no_cpu_after.0,
+            busy_after: stall.busy_after.0,
+            heartbeats_count_for: stall.heartbeats_count_for.0,
+            stopped_after: stall.stopped_after.0,
+        },
         verify: stall.verify.0,
         interrupt_quiet: profile.interrupt_quiet(&config.acp),
         remind_after: stall.remind_after.0,

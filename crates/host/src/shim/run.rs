@@ -58,40 +58,58 @@ const CHUNK: usize = 16 * 1024;
 pub(super) struct ShimLoop {
     me: i32,
     meta: ShimMeta,
-    journal_cap: u64,
-    journal: journal::JournalWriter,
-    stdout: Option<OwnedFd>,
+    output: JournaledOutput,
     stderr: Option<OwnedFd>,
     input: StdinQueue,
     errlog: ErrLog,
     link: DaemonLink,
     daemon_lock: DaemonLock,
     signals: SignalFd,
-    /// The stop ladder, from the beginning of a stop.
-    ladder: Option<LadderClimb>,
-    interrupt: Vec<u8>,
-    steps: Vec<&'static str>,
-    killed: HashSet<i32>,
-    /// The kernel has reported that there are no children.
-    childless: bool,
-    exit: Option<Exit>,
-    exited_at: Option<Instant>,
-    closed_at: Option<Instant>,
-    /// stdout closed before the tree had to be ended.
-    closed_first: bool,
+    stop: StopProgress,
+    end: AgentEnd,
+    cgroup: Option<Cgroup>,
+}
+
+/// The agent's stdout, and the journal that it goes into.
+struct JournaledOutput {
+    stdout: Option<OwnedFd>,
+    journal: journal::JournalWriter,
+    journal_cap: u64,
+    /// The offset up to which the connected daemon has read.
+    seen: u64,
     /// The time of the next attempt while the disk is full.
     disk_full: Option<Instant>,
     can_splice: bool,
     /// Bytes that were read from the pipe and are not in the journal yet; empty while `splice` works.
     in_hand: Vec<u8>,
-    cgroup: Option<Cgroup>,
-    /// The offset up to which the connected daemon has read.
-    seen: u64,
+}
+
+/// The steps taken to end the tree.
+#[derive(Default)]
+struct StopProgress {
+    /// The stop ladder, from the beginning of a stop.
+    ladder: Option<LadderClimb>,
+    interrupt: Vec<u8>,
+    steps: Vec<&'static str>,
+    killed: HashSet<i32>,
+}
+
+/// The agent's end, as far as it was noticed.
+#[derive(Default)]
+struct AgentEnd {
+    exit: Option<Exit>,
+    exited_at: Option<Instant>,
+    /// When stdout closed.
+    closed_at: Option<Instant>,
+    /// stdout closed before the tree had to be ended.
+    closed_first: bool,
+    /// The kernel has reported that there are no children.
+    childless: bool,
 }
 
 impl ShimLoop {
     pub(super) fn start(order: &ShimOrder) -> io::Result<Self> {
-        std::env::set_current_dir(&order.keep.dir)?;
+        std::env::set_current_dir(&order.runtime_dir.dir)?;
         // A signal to the daemon's process group or terminal must not reach the shim.
         nix::unistd::setsid()?;
         nix::sys::prctl::set_child_subreaper(true)?;
@@ -104,7 +122,7 @@ impl ShimLoop {
         let here = Path::new(".");
         let journal = journal::JournalWriter::create(here)?;
         let link = DaemonLink::listen(SOCKET)?;
-        let daemon_lock = DaemonLock::around(&order.keep.dir);
+        let daemon_lock = DaemonLock::around(&order.runtime_dir.dir);
         let ProcessSpec { cgroup, limits, session, .. } = &order.spec;
         // Without a cgroup, the tree is ended by sweeping it, and limits are enforced with rlimits.
         let made = cgroup.as_ref().and_then(|dir| Cgroup::create(dir, limits).ok());
@@ -123,7 +141,7 @@ impl ShimLoop {
             agent: agent.identity,
             session: session.clone(),
             cgroup: order.spec.cgroup.clone().filter(|_| cgroup.is_some()),
-            part: order.keep.part.clone(),
+            part: order.runtime_dir.part.clone(),
             memo: order.spec.memo.clone(),
             stdout: inode(&agent.stdout),
             stderr: inode(&agent.stderr),
@@ -139,29 +157,24 @@ impl ShimLoop {
         Ok(Self {
             me,
             meta,
-            journal_cap: order.keep.journal_cap_bytes,
-            journal,
-            stdout: Some(agent.stdout),
+            output: JournaledOutput {
+                stdout: Some(agent.stdout),
+                journal,
+                journal_cap: order.runtime_dir.journal_cap_bytes,
+                seen: 0,
+                disk_full: None,
+                can_splice: true,
+                in_hand: Vec::new(),
+            },
             stderr: Some(agent.stderr),
             input: StdinQueue::new(agent.stdin),
-            errlog: ErrLog::create(order.keep.stderr_tail_bytes.max(64 * 1024) as u64),
+            errlog: ErrLog::create(order.runtime_dir.stderr_tail_bytes.max(64 * 1024) as u64),
             link,
             daemon_lock,
             signals,
-            ladder: None,
-            interrupt: Vec::new(),
-            steps: Vec::new(),
-            killed: HashSet::new(),
-            childless: false,
-            exit: None,
-            exited_at: None,
-            closed_at: None,
-            closed_first: false,
-            disk_full: None,
-            can_splice: true,
-            in_hand: Vec::new(),
+            stop: StopProgress::default(),
+            end: AgentEnd::default(),
             cgroup,
-            seen: 0,
         })
     }
 
@@ -180,7 +193,7 @@ impl ShimLoop {
         let written_exit =
             serde_json::to_vec(&record).map_err(io::Error::from).and_then(|json| write_whole(EXIT, &json));
         // On disk first: a daemon that misses the frame, or is away, reads the file.
-        self.link.send(&ShimFrame::Exit(self.journal.end(), record));
+        self.link.send(&ShimFrame::Exit(self.output.journal.end(), record));
         self.link.flush_blocking();
         fs::remove_file(SOCKET).ok(); // the directory is removed with the session anyway
         if written_exit.is_ok() { ExitCode::SUCCESS } else { ExitCode::FAILURE }
@@ -205,7 +218,7 @@ impl ShimLoop {
             fds.push(PollFd::new(daemon, flags));
         }
         // Not polled while it must not be read: `poll` would return immediately, and the loop would spin.
-        if let Some(stdout) = self.stdout.as_ref().filter(|_| self.may_read()) {
+        if let Some(stdout) = self.output.stdout.as_ref().filter(|_| self.may_read()) {
             fds.push(PollFd::new(stdout.as_fd(), PollFlags::POLLIN));
         }
         if let Some(stderr) = &self.stderr {
@@ -218,16 +231,20 @@ impl ShimLoop {
     }
 
     fn next_deadline(&self) -> Option<Instant> {
-        let ladder = self.ladder.as_ref().and_then(LadderClimb::deadline);
-        let eof =
-            self.closed_at.filter(|_| self.exit.is_none() && self.ladder.is_none()).map(|at| at + AFTER_EOF);
+        let ladder = self.stop.ladder.as_ref().and_then(LadderClimb::deadline);
+        let eof = self
+            .end
+            .closed_at
+            .filter(|_| self.end.exit.is_none() && self.stop.ladder.is_none())
+            .map(|at| at + AFTER_EOF);
         let soon = Instant::now() + if self.has_time() { LOOK_PATIENTLY } else { LOOK_AGAIN };
         // Children that end raise a signal, but processes that have to be ended are polled.
         let exit = self
+            .end
             .exited_at
             .map(|at| (at + AFTER_EXIT).max(if self.may_read() { soon } else { soon + DISK_RETRY }));
-        let sweeping = (!self.killed.is_empty() && self.exit.is_none()).then_some(soon);
-        [ladder, eof, exit, sweeping, self.disk_full].into_iter().flatten().min()
+        let sweeping = (!self.stop.killed.is_empty() && self.end.exit.is_none()).then_some(soon);
+        [ladder, eof, exit, sweeping, self.output.disk_full].into_iter().flatten().min()
     }
 
     /// Runs one turn. Each step is cheap when there is nothing to do.
@@ -247,13 +264,13 @@ impl ShimLoop {
             version: self.meta.version,
             agent: self.meta.agent.clone(),
             shim: self.meta.shim.clone(),
-            journal_end: self.journal.end(),
+            journal_end: self.output.journal.end(),
             accepted: Some(self.input.accepted()),
         });
         let (me, cgroup) = (self.me, self.cgroup.as_ref());
         // A process below the shim belongs to the agent, even if it holds the daemon's lock.
         let is_daemon = |pid| self.daemon_lock.is_held_by(pid) && !whole_tree(me, cgroup).contains(&pid);
-        self.link.accept_daemons(&hello, self.stdout.as_ref().map(AsFd::as_fd), is_daemon);
+        self.link.accept_daemons(&hello, self.output.stdout.as_ref().map(AsFd::as_fd), is_daemon);
         for frame in self.link.read() {
             if frame.since() <= self.meta.version {
                 self.handle_frame(frame, &mut out);
@@ -272,11 +289,11 @@ impl ShimLoop {
         match frame {
             // Set, not raised: a new daemon may be behind the one before, which had read more than it logged.
             ShimFrame::Attach(offset) => {
-                self.seen = offset;
-                self.journal.trim(offset);
+                self.output.seen = offset;
+                self.output.journal.trim(offset);
             }
-            ShimFrame::Trim(offset) => self.journal.trim(offset),
-            ShimFrame::Seen(offset) => self.seen = self.seen.max(offset),
+            ShimFrame::Trim(offset) => self.output.journal.trim(offset),
+            ShimFrame::Seen(offset) => self.output.seen = self.output.seen.max(offset),
             ShimFrame::Stdin(n, message) => self.input.accept(n, message, out),
             ShimFrame::Stop(waits, interrupt) => {
                 let at_once = waits == LadderWaits::NONE;
@@ -303,43 +320,43 @@ impl ShimLoop {
     }
 
     fn skip_to_kill(&mut self) {
-        if let Some(ladder) = &mut self.ladder {
+        if let Some(ladder) = &mut self.stop.ladder {
             ladder.skip_to_kill(Instant::now());
         }
     }
 
     /// Starts the stop ladder, unless it has started already: a repeated stop must not grant new waits.
     fn begin_stop(&mut self, waits: Option<LadderWaits>, interrupt: Vec<u8>) {
-        if self.ladder.is_some() {
+        if self.stop.ladder.is_some() {
             return;
         }
         let usual =
             LadderWaits { after_interrupt_ms: 0, after_stdin_closed_ms: 1000, after_sigterm_ms: 2000 };
         let ladder = LadderClimb::new(waits.unwrap_or(usual), !interrupt.is_empty(), Instant::now());
-        self.interrupt = interrupt;
-        self.ladder = Some(ladder);
+        self.stop.interrupt = interrupt;
+        self.stop.ladder = Some(ladder);
     }
 
     fn climb(&mut self, out: &mut Vec<ShimFrame>) {
         let now = Instant::now();
-        if self.exit.is_none() && self.closed_at.is_some_and(|at| now >= at + AFTER_EOF) {
+        if self.end.exit.is_none() && self.end.closed_at.is_some_and(|at| now >= at + AFTER_EOF) {
             self.begin_stop(None, Vec::new());
         }
-        if self.exit.is_some()
-            && let Some(ladder) = &mut self.ladder
+        if self.end.exit.is_some()
+            && let Some(ladder) = &mut self.stop.ladder
         {
             ladder.skip_to_signal(now);
         }
-        while let Some(rung) = self.ladder.as_mut().and_then(|ladder| ladder.due(now)) {
-            if self.exit.is_some() && self.is_empty() {
+        while let Some(rung) = self.stop.ladder.as_mut().and_then(|ladder| ladder.due(now)) {
+            if self.end.exit.is_some() && self.is_empty() {
                 break; // no process is left to signal
             }
             if rung != StopRung::Sigkill {
-                self.steps.push(rung.into());
+                self.stop.steps.push(rung.into());
             }
             match rung {
                 StopRung::Interrupt => {
-                    self.input.accept(UNNUMBERED, std::mem::take(&mut self.interrupt), out);
+                    self.input.accept(UNNUMBERED, std::mem::take(&mut self.stop.interrupt), out);
                 }
                 StopRung::CloseStdin => self.input.close(out),
                 StopRung::Sigterm => self.tree().iter().for_each(|pid| {
@@ -350,15 +367,15 @@ impl ShimLoop {
         }
         // The rest of a tree whose agent has exited, or that is being killed. Sweep again in every turn: one sweep may
         // miss processes that were forked during it.
-        let overdue = self.exited_at.is_some_and(|at| now >= at + AFTER_EXIT) && !self.has_time();
-        if overdue || !self.killed.is_empty() {
+        let overdue = self.end.exited_at.is_some_and(|at| now >= at + AFTER_EXIT) && !self.has_time();
+        if overdue || !self.stop.killed.is_empty() {
             self.sweep();
         }
     }
 
     /// Reports whether the tree was asked to end and still has time for it.
     fn has_time(&self) -> bool {
-        self.killed.is_empty() && self.ladder.as_ref().is_some_and(LadderClimb::is_patient)
+        self.stop.killed.is_empty() && self.stop.ladder.as_ref().is_some_and(LadderClimb::is_patient)
     }
 
     fn tree(&self) -> HashSet<i32> {
@@ -373,24 +390,24 @@ impl ShimLoop {
         }
         swept.extend(tree::sweep(self.me));
         // Recorded once, and only if a process really had to be killed.
-        if !swept.is_empty() && self.killed.is_empty() {
-            self.steps.push(StopRung::Sigkill.into());
+        if !swept.is_empty() && self.stop.killed.is_empty() {
+            self.stop.steps.push(StopRung::Sigkill.into());
         }
-        self.killed.extend(swept);
+        self.stop.killed.extend(swept);
     }
 
     /// Reaps every child that has ended, including adopted orphans of the agent.
     fn reap(&mut self) {
         loop {
             match tree::reap() {
-                ReapResult::Child(pid, exit) if pid == self.meta.agent.pid && self.exit.is_none() => {
-                    self.exit = Some(exit);
-                    self.exited_at = Some(Instant::now());
+                ReapResult::Child(pid, exit) if pid == self.meta.agent.pid && self.end.exit.is_none() => {
+                    self.end.exit = Some(exit);
+                    self.end.exited_at = Some(Instant::now());
                 }
                 ReapResult::Child(..) => {}
                 ReapResult::Waiting => return,
                 ReapResult::Childless => {
-                    self.childless = true;
+                    self.end.childless = true;
                     return;
                 }
             }
@@ -399,52 +416,54 @@ impl ShimLoop {
 
     /// Reports whether the tree is empty. An empty tree stays empty: no process is left that could fork.
     fn is_empty(&self) -> bool {
-        self.childless && self.cgroup.as_ref().is_none_or(|cgroup| cgroup.members().is_empty())
+        self.end.childless && self.cgroup.as_ref().is_none_or(|cgroup| cgroup.members().is_empty())
     }
 
     /// Reports whether there is room for more output. A connected daemon is not left far behind: the agent waits for it
     /// as it would for a pipe, so its output is in the log soon after it has ended.
     fn may_read(&self) -> bool {
         let listens = self.link.connection().is_some() && ShimFrame::Seen(0).since() <= self.meta.version;
-        let ahead = listens && self.journal.end() >= self.seen + AHEAD_OF_DAEMON;
-        self.journal.unconsumed() < self.journal_cap && !ahead && self.disk_full.is_none()
+        let ahead = listens && self.output.journal.end() >= self.output.seen + AHEAD_OF_DAEMON;
+        self.output.journal.unconsumed() < self.output.journal_cap
+            && !ahead
+            && self.output.disk_full.is_none()
     }
 
     fn read_stdout(&mut self, out: &mut Vec<ShimFrame>) {
-        if self.disk_full.is_some_and(|until| until <= Instant::now()) {
-            self.disk_full = None;
+        if self.output.disk_full.is_some_and(|until| until <= Instant::now()) {
+            self.output.disk_full = None;
         }
-        let before = self.journal.end();
+        let before = self.output.journal.end();
         for _ in 0..SPLICES {
-            let Some(stdout) = self.stdout.as_ref().filter(|_| self.may_read()) else { break };
-            let in_hand = &mut self.in_hand;
-            let moved = if self.can_splice {
-                self.journal.grow(|file, at| move_whole(stdout, file, at))
+            let Some(stdout) = self.output.stdout.as_ref().filter(|_| self.may_read()) else { break };
+            let in_hand = &mut self.output.in_hand;
+            let moved = if self.output.can_splice {
+                self.output.journal.grow(|file, at| move_whole(stdout, file, at))
             } else {
-                self.journal.grow(|file, at| copy(stdout, file, at, in_hand))
+                self.output.journal.grow(|file, at| copy(stdout, file, at, in_hand))
             };
             match moved {
                 Ok(0) => {
-                    self.stdout = None;
-                    self.closed_at = Some(Instant::now());
+                    self.output.stdout = None;
+                    self.end.closed_at = Some(Instant::now());
                     // After a kill, the end of stdout is our doing and no reason for the exit.
-                    self.closed_first = self.killed.is_empty();
+                    self.end.closed_first = self.stop.killed.is_empty();
                 }
                 Ok(_) => {}
                 Err(error) => match error.raw_os_error().map(Errno::from_raw) {
                     Some(Errno::EAGAIN | Errno::EINTR) => break,
                     // The file system cannot splice; this moved nothing.
-                    Some(Errno::EINVAL) if self.can_splice => self.can_splice = false,
+                    Some(Errno::EINVAL) if self.output.can_splice => self.output.can_splice = false,
                     _ => {
-                        self.disk_full = Some(Instant::now() + DISK_RETRY);
+                        self.output.disk_full = Some(Instant::now() + DISK_RETRY);
                         out.push(ShimFrame::Note(format!("output cannot be journalled: {error}")));
                         break;
                     }
                 },
             }
         }
-        if self.journal.end() > before {
-            out.push(ShimFrame::Bell(self.journal.end()));
+        if self.output.journal.end() > before {
+            out.push(ShimFrame::Bell(self.output.journal.end()));
         }
     }
 
@@ -464,12 +483,12 @@ impl ShimLoop {
 
     /// Reports whether the agent has exited, its tree is empty, and its pipes are at their end.
     fn is_over(&mut self) -> bool {
-        let Some(exited_at) = self.exited_at else { return false };
-        if self.stdout.is_some() || self.stderr.is_some() {
+        let Some(exited_at) = self.end.exited_at else { return false };
+        if self.output.stdout.is_some() || self.stderr.is_some() {
             // Only a process outside of the tree can still hold them. Data that a full disk keeps us from reading is
             // worth waiting for, unless we were stopped: the daemon that stopped us also holds an end of that pipe.
             let lingered = exited_at.elapsed() > AFTER_EXIT + LINGER;
-            if !lingered || !(self.may_read() || self.ladder.is_some()) {
+            if !lingered || !(self.may_read() || self.stop.ladder.is_some()) {
                 return false;
             }
         }
@@ -478,11 +497,11 @@ impl ShimLoop {
 
     fn exit_record(&self) -> ExitRecord {
         ExitRecord {
-            exit: self.exit.clone().unwrap_or_default(),
-            reason: if self.closed_first { STREAM_CLOSED } else { EXITED }.to_owned(),
-            steps: self.steps.iter().map(|step| (*step).to_owned()).collect(),
-            killed: u32::try_from(self.killed.len()).unwrap_or(u32::MAX),
-            journal_end: self.journal.end(),
+            exit: self.end.exit.clone().unwrap_or_default(),
+            reason: if self.end.closed_first { STREAM_CLOSED } else { EXITED }.to_owned(),
+            steps: self.stop.steps.iter().map(|step| (*step).to_owned()).collect(),
+            killed: u32::try_from(self.stop.killed.len()).unwrap_or(u32::MAX),
+            journal_end: self.output.journal.end(),
             written: self.input.written(),
             rescued: None,
         }

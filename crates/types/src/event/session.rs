@@ -66,11 +66,12 @@ pub struct SessionUnenforced {
 
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub struct SessionStopping {
-    pub how: StopMode,
+    #[serde(rename = "how")]
+    pub mode: StopMode,
     pub by: String,
     /// The process will be restarted.
-    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
-    pub again: bool,
+    #[serde(default, rename = "again", skip_serializing_if = "std::ops::Not::not")]
+    pub to_restart: bool,
     /// The reason, unless the end was requested.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub why: Option<String>,

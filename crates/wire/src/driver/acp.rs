@@ -9,14 +9,10 @@
 //! that made the request: both sides count from 0.
 
 use intercom_types::event::RawMessage;
-use std::collections::{BTreeMap, VecDeque};
-
-use serde::{Deserialize, Serialize};
 use serde_json::value::RawValue;
 
 use super::{fault, line, rejected};
 use crate::ParsedText;
-use crate::acp::answer::{AgentCapabilities, AuthMethod};
 use crate::acp::error_answer::{ErrorAnswer, ErrorCause};
 use crate::acp::request::{self, AcpAgentRequest, Elicitation, PermissionRequest};
 use crate::acp::send::{self, ElicitationOutcome};
@@ -24,13 +20,14 @@ use crate::acp::update::{SessionUpdateParts, UpdateDetail};
 use crate::acp::{method, permission};
 use crate::jsonrpc::{self, RpcMessage};
 use intercom_types::{
-    AgentCommand, AgentMessage, ClearanceRequest, Controls, Event, FaultCode, Json, PromptBody, RequestFault,
+    AgentCommand, AgentMessage, ClearanceRequest, Event, FaultCode, Json, PromptBody, RequestFault,
     RequestId, agent,
 };
 
 mod controls;
 mod forms;
 mod host_calls;
+mod memory;
 mod opening;
 mod setup;
 #[cfg(test)]
@@ -39,6 +36,7 @@ mod tool_calls;
 mod turn_end;
 
 use controls::cost_of;
+use memory::{AgentSession, DriverMemory, PendingCall};
 pub use setup::{AgentKey, DriverSetup};
 use tool_calls::tool_call_in;
 
@@ -63,66 +61,17 @@ pub struct AcpDriver {
     dirty: bool,
 }
 
-/// The state that the driver has to remember.
-#[derive(Debug, Clone, Default, Serialize, Deserialize)]
-#[serde(default)]
-#[expect(clippy::struct_excessive_bools, reason = "each is known or not by itself")]
-struct DriverMemory {
-    next_id: u64,
-    pending: BTreeMap<u64, PendingCall>,
-    /// The agent's own id of its session.
-    session: Option<String>,
-    /// Our request of the running turn; an answer to any other is too late.
-    prompt: Option<u64>,
-    /// The session of an earlier process to resume.
-    earlier: Option<String>,
-    can: AgentCapabilities,
-    auth: Vec<AuthMethod>,
-    about: Option<Json>,
-    /// True while the agent replays updates that are in the log already.
-    replaying: bool,
-    logged_in: bool,
-    /// The forms of open questions, `null` without one; all other open requests are for permission.
-    questions: BTreeMap<String, Json>,
-    calls: VecDeque<(String, Json)>,
-    last_words: String,
-    /// The agent has thought, planned, asked or used a tool since its prompt.
-    worked: bool,
-    controls: Controls,
-    /// The texts of nudges that wait for an answer, by our request.
-    steering: BTreeMap<u64, String>,
-    /// The settings that wait for an answer, by our request.
-    setting: BTreeMap<u64, controls::PendingSetting>,
-    /// The pages of an incomplete list.
-    listed: Vec<Json>,
-    /// A person has requested exactly that session.
-    explicit: bool,
-    /// The opened session, while the agent is asked to set the mode of its profile.
-    opening: Option<opening::OpenSession>,
-}
-
-/// A request of ours.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
-enum PendingCall {
-    Initialize,
-    Authenticate,
-    New,
-    Load,
-    Resume,
-    Prompt,
-    Set,
-    List,
-    Steer,
-    Other,
-}
-
 impl AcpDriver {
     pub fn new(setup: DriverSetup) -> Self {
         let earlier = setup.resume.clone();
         let explicit = earlier.is_some();
         Self {
             setup,
-            memory: DriverMemory { next_id: 1, earlier, explicit, ..DriverMemory::default() },
+            memory: DriverMemory {
+                next_id: 1,
+                session: AgentSession { earlier, explicit, ..AgentSession::default() },
+                ..DriverMemory::default()
+            },
             dirty: true,
         }
     }
@@ -139,8 +88,9 @@ impl AcpDriver {
 
     pub(super) fn inherit(&mut self, saved: &Json) {
         if let Ok(memory) = serde_json::from_str::<DriverMemory>(saved.as_str()) {
-            self.memory.explicit = false;
-            self.memory.earlier = memory.session.or(memory.earlier).or(self.memory.earlier.take());
+            self.memory.session.explicit = false;
+            self.memory.session.earlier =
+                memory.session.id.or(memory.session.earlier).or(self.memory.session.earlier.take());
         }
     }
 
@@ -151,7 +101,7 @@ impl AcpDriver {
         self.memory.pending.insert(id, call);
         if self.memory.pending.len() > MAX_PENDING
             && let Some(oldest) =
-                self.memory.pending.keys().copied().find(|id| Some(*id) != self.memory.prompt)
+                self.memory.pending.keys().copied().find(|id| Some(*id) != self.memory.turn.prompt)
         {
             self.memory.pending.remove(&oldest);
             self.memory.steering.remove(&oldest);
@@ -168,19 +118,19 @@ impl AcpDriver {
                 Some(send::initialize(&id, self.setup.offer))
             }
             AgentCommand::Prompt { wording: PromptBody { text, content }, turn: _ } => {
-                let session = self.memory.session.clone()?;
-                self.memory.last_words.clear();
-                (self.memory.replaying, self.memory.worked) = (false, false);
-                self.memory.prompt = Some(self.memory.next_id);
+                let session = self.memory.session.id.clone()?;
+                self.memory.turn.last_words.clear();
+                (self.memory.session.replaying, self.memory.turn.worked) = (false, false);
+                self.memory.turn.prompt = Some(self.memory.next_id);
                 let id = self.register_request(PendingCall::Prompt);
                 Some(match content {
                     Some(content) => send::prompt_with(&id, &session, content.as_json()),
                     None => send::prompt(&id, &session, text),
                 })
             }
-            AgentCommand::Interrupt { reason: _ } => self.memory.session.as_deref().map(send::cancel),
+            AgentCommand::Interrupt { reason: _ } => self.memory.session.id.as_deref().map(send::cancel),
             AgentCommand::Nudge { message } => {
-                let session = self.memory.session.clone()?;
+                let session = self.memory.session.id.clone()?;
                 self.memory.steering.insert(self.memory.next_id, message.clone());
                 let id = self.register_request(PendingCall::Steer);
                 Some(send::steer(&id, &session, message))
@@ -213,12 +163,12 @@ impl AcpDriver {
                 Some(send::session_list(&id, Some(&self.setup.workspace), None))
             }
             AgentCommand::AbandonTurn => {
-                let prompt = self.memory.prompt.take()?;
+                let prompt = self.memory.turn.prompt.take()?;
                 self.dirty = true;
                 Some(send::cancel_request(&RequestId::number(prompt)))
             }
             AgentCommand::Close => {
-                let session = self.memory.session.clone().filter(|_| self.memory.can.close)?;
+                let session = self.memory.session.id.clone().filter(|_| self.memory.can.close)?;
                 let id = self.register_request(PendingCall::Other);
                 Some(send::session_close(&id, &session))
             }
@@ -280,15 +230,18 @@ impl AcpDriver {
     fn handle_update(&mut self, params: &RawValue, messages: &mut Vec<AgentMessage>) {
         let plain = || AgentMessage::Update { params: Json::raw(params) };
         let Some(update) = SessionUpdateParts::read(params) else { return messages.push(plain()) };
-        if self.memory.replaying && update.kind.as_deref().is_some_and(|kind| REPLAYED_KINDS.contains(&kind))
+        if self.memory.session.replaying
+            && update.kind.as_deref().is_some_and(|kind| REPLAYED_KINDS.contains(&kind))
         {
             return;
         }
         match update.kind.as_deref() {
             // The most frequent kind by far.
             Some("agent_message_chunk") => {
-                if let Some(words) = update.text().filter(|_| self.memory.last_words.len() < MAX_LAST_WORDS) {
-                    self.memory.last_words.extend(words.chars().take(MAX_LAST_WORDS));
+                if let Some(words) =
+                    update.text().filter(|_| self.memory.turn.last_words.len() < MAX_LAST_WORDS)
+                {
+                    self.memory.turn.last_words.extend(words.chars().take(MAX_LAST_WORDS));
                 }
                 return messages.push(plain());
             }
@@ -296,7 +249,7 @@ impl AcpDriver {
                 return messages.push(AgentMessage::Echo(Event::Update(RawMessage(Json::raw(params)))));
             }
             Some("agent_thought_chunk") => {
-                self.memory.worked = true;
+                self.memory.turn.worked = true;
                 return messages.push(plain());
             }
             None => return messages.push(plain()),
@@ -309,7 +262,7 @@ impl AcpDriver {
         });
         match detail {
             // A replayed sum was counted before; new cost is in the next sum.
-            UpdateDetail::Usage(_) if self.memory.replaying => {}
+            UpdateDetail::Usage(_) if self.memory.session.replaying => {}
             UpdateDetail::Usage(usage) => messages.extend(usage.cost.and_then(|cost| cost_of(&cost))),
             UpdateDetail::Mode(mode) => {
                 self.memory.controls.mode = Some(mode.into_owned());
@@ -323,7 +276,7 @@ impl AcpDriver {
                 messages.push(AgentMessage::Title(title.and_then(|title| agent::title(&title))));
             }
             UpdateDetail::Plan(steps) => {
-                self.memory.worked = true;
+                self.memory.turn.worked = true;
                 messages.push(AgentMessage::Steps(steps));
             }
             UpdateDetail::Tool(_) | UpdateDetail::Nothing => {}
@@ -342,7 +295,7 @@ impl AcpDriver {
             fault: Some(fault(id, FaultCode::UnknownMethod, why)),
         };
         let raw = || params.map_or_else(|| Json::trusted("{}"), Json::raw);
-        self.memory.worked = true;
+        self.memory.turn.worked = true;
         match AcpAgentRequest::read(name, params) {
             Ok(AcpAgentRequest::Permission(permission)) => {
                 AgentMessage::Clearance(self.permission(id, &permission, raw(), text))
@@ -422,7 +375,7 @@ impl AcpDriver {
     ) {
         let number = id.and_then(|id| id.as_json().parse::<u64>().ok());
         let call = number.and_then(|id| self.memory.pending.remove(&id));
-        let late = call == Some(PendingCall::Prompt) && number != self.memory.prompt;
+        let late = call == Some(PendingCall::Prompt) && number != self.memory.turn.prompt;
         let Some(call) = call.filter(|_| !late) else {
             return messages.push(AgentMessage::Unknown { message: text.to_json(), fault: None });
         };
@@ -437,7 +390,7 @@ impl AcpDriver {
                 if ErrorAnswer::read(error).trouble != ErrorCause::Auth =>
             {
                 messages.push(AgentMessage::Unknown { message: text.to_json(), fault: None });
-                self.memory.replaying = false;
+                self.memory.session.replaying = false;
                 self.handle_resume_failure(call == PendingCall::Resume, error, messages);
             }
             (PendingCall::New | PendingCall::Load | PendingCall::Resume, Err(error)) => {

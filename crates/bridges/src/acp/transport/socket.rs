@@ -51,7 +51,7 @@ pub(super) fn open(door: TransportState, caller: Caller, mut request: Request) -
     let most = door.settings().max_message_bytes;
     let relay = manner.relay;
     // It ends with the client, and with the daemon, which ends its outlet.
-    tokio::spawn(async move {
+    door.acp.0.tasks.clone().spawn(async move {
         let Ok(Ok(stream)) = tokio::time::timeout(CHANGE, change).await else { return };
         let (inlet, outlet) = door.acp.connect(caller.clone(), manner);
         let ended = converse(TokioIo::new(stream), most, relay, &door.acp.0.metrics, inlet, outlet).await;

@@ -13,6 +13,7 @@ use std::sync::{Arc, PoisonError};
 use std::time::{Duration, Instant};
 
 use tokio::sync::{Mutex, OwnedSemaphorePermit, Semaphore, mpsc, oneshot};
+use tokio_util::task::AbortOnDropHandle;
 
 use intercom_daemon::supervisor::{ProcessOwner, Supervisor};
 use intercom_host::PeerProcess;
@@ -93,13 +94,16 @@ pub(in crate::api) struct OwnerLookups {
     supervisor: Supervisor,
     unix: Semaphore,
     tcp: mpsc::Sender<TcpLookup>,
+    /// Answers the lookups of TCP connections; ends with this.
+    #[expect(dead_code, reason = "dropping it is its use")]
+    answering: AbortOnDropHandle<()>,
 }
 
 impl OwnerLookups {
     pub(in crate::api) fn start(supervisor: Supervisor) -> Self {
         let (tcp, asked) = mpsc::channel(WAITING);
-        tokio::spawn(answer(supervisor.clone(), asked)); // until there is nobody left to ask
-        Self { supervisor, unix: Semaphore::new(UNIX_LOOKS), tcp }
+        let answering = AbortOnDropHandle::new(tokio::spawn(answer(supervisor.clone(), asked)));
+        Self { supervisor, unix: Semaphore::new(UNIX_LOOKS), tcp, answering }
     }
 
     pub(super) async fn owner_of_unix(&self, client: &Arc<UnixClient>) -> ProcessOwner {

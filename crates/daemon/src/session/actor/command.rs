@@ -72,9 +72,9 @@ impl SessionActor {
             _ => None,
         });
         match (last, done) {
-            (Some(n), _) => self.arrivals.push((n, on_its_way)),
+            (Some(n), _) => self.replies.arrivals.push((n, on_its_way)),
             (None, Some(clearance)) => self.host_calls.wait_for(clearance, on_its_way),
-            (None, None) if starts => self.waking = Some(on_its_way),
+            (None, None) if starts => self.replies.first_start = Some(on_its_way),
             (None, None) => {}
         }
         self.perform(todo);

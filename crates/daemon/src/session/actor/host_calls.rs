@@ -58,17 +58,17 @@ impl RunningHostCalls {
 
 impl SessionActor {
     /// Assesses a host call before it is recorded.
-    pub(super) async fn assess_host_call(&self, errand: HostCall) -> SessionInput {
-        let judge = std::sync::Arc::clone(&self.plan.assessor);
-        let (about, asked) = (self.state.spec().clone(), errand.clone());
+    pub(super) async fn assess_host_call(&self, call: HostCall) -> SessionInput {
+        let assessor = std::sync::Arc::clone(&self.plan.assessor);
+        let (spec, asked) = (self.state.spec().clone(), call.clone());
         // On a blocking thread, with a time limit: resolving a path may hang on a network file system. A call that
         // cannot be assessed is refused rather than performed.
-        let looking = tokio::task::spawn_blocking(move || host_call::assess(&*judge, &about, &asked));
-        let looked = tokio::time::timeout(super::ASSESSING, looking).await.ok().and_then(Result::ok);
-        let looked = looked.unwrap_or_else(|| {
+        let assessing = tokio::task::spawn_blocking(move || host_call::assess(&*assessor, &spec, &asked));
+        let assessment = tokio::time::timeout(super::ASSESSING, assessing).await.ok().and_then(Result::ok);
+        let assessment = assessment.unwrap_or_else(|| {
             HostCallAssessment::Refused(HostCallError::failed("it could not be checked in time"))
         });
-        SessionInput::HostCall(Box::new(errand), Box::new(looked))
+        SessionInput::HostCall(Box::new(call), Box::new(assessment))
     }
 
     pub(super) fn start_host_call(&mut self, request: RequestId, job: HostCallJob) {
@@ -92,26 +92,29 @@ impl SessionActor {
         let workspace = self.state.spec().workspace.clone();
         // Not awaited here: the session stays responsive, and the result comes back as a report.
         self.host_calls.running.spawn(async move {
-            failpoint::visit("errand.begun");
+            failpoint::visit("host_call.begun");
             let performing = tokio::task::spawn_blocking(move || host_call::perform(&workspace, &job));
             let result = performing.await.unwrap_or_else(|_| Err(HostCallError::failed("intercom failed")));
-            failpoint::visit("errand.performed");
+            failpoint::visit("host_call.performed");
             HostCallReport::File { request, result }
         });
     }
 
     fn begin_terminal(&mut self, request: RequestId, run: &TerminalRun) {
         let (id, session) = (run.terminal.clone(), self.state.id().to_string());
-        let keep = terminals::keep(&self.plan.runtime_dir, &session, &id, run.output_limit);
+        let runtime_dir = terminals::runtime_dir(&self.plan.runtime_dir, &session, &id, run.output_limit);
         let spec = self.plan.spec.as_ref().map_err(Clone::clone);
-        let spec = spec.and_then(|agent| terminals::spec(agent, &self.state.spec().workspace, run, &keep));
+        let spec =
+            spec.and_then(|agent| terminals::spec(agent, &self.state.spec().workspace, run, &runtime_dir));
         let limit = self.plan.startup_timeout;
         // The handle exists before the process, so that a kill or a release during the start finds it.
-        self.host_calls.terminals.insert(id.clone(), TerminalHandle::new(keep.clone(), run.output_limit));
+        self.host_calls
+            .terminals
+            .insert(id.clone(), TerminalHandle::new(runtime_dir.clone(), run.output_limit));
         self.host_calls.running.spawn(async move {
             // An earlier daemon may have started it and died before that was recorded.
-            let found = if keep.dir.exists() {
-                AgentProcess::find(&session, &keep, output_start(&keep)).await
+            let found = if runtime_dir.dir.exists() {
+                AgentProcess::find(&session, &runtime_dir, output_start(&runtime_dir)).await
             } else {
                 Err(LostProcess::NeverRan)
             };
@@ -119,7 +122,7 @@ impl SessionActor {
                 (Ok(process), _) => Ok(process),
                 (Err(_), Err(cause)) => Err(cause),
                 (Err(_), Ok(spec)) => {
-                    AgentProcess::spawn(spec, &keep, limit).await.map_err(|error| error.to_string())
+                    AgentProcess::spawn(spec, &runtime_dir, limit).await.map_err(|error| error.to_string())
                 }
             };
             failpoint::visit("terminal.spawned");
@@ -136,7 +139,7 @@ impl SessionActor {
             (TerminalOperation::Kill, Some(terminal)) => return terminal.end(), // its end is the answer
             (TerminalOperation::Release, _) => {
                 if let Some(terminal) = self.host_calls.terminals.remove(id) {
-                    host::remove(&terminal.keep.dir);
+                    host::remove(&terminal.runtime_dir.dir);
                 }
                 Ok(HostCallResult::Released)
             }
@@ -156,7 +159,7 @@ impl SessionActor {
         let waiting: Vec<_> = waiting.extract_if(.., |(id, _)| *id == clearance).collect();
         if let Some(n) = self.state.answer_to(clearance) {
             // The decision has arrived once the answer of the call has, so these commands now wait for that message.
-            self.arrivals.extend(waiting.into_iter().map(|(_, on_its_way)| (n, on_its_way)));
+            self.replies.arrivals.extend(waiting.into_iter().map(|(_, on_its_way)| (n, on_its_way)));
         }
     }
 
@@ -196,8 +199,8 @@ impl SessionActor {
                 SessionInput::HostCallDone { request, result: Box::new(result) }
             }
             HostCallReport::Ended { terminal, exit, why } => {
-                if let Some(held) = self.host_calls.terminals.get_mut(&terminal) {
-                    held.over = true;
+                if let Some(held_bytes) = self.host_calls.terminals.get_mut(&terminal) {
+                    held_bytes.over = true;
                 }
                 SessionInput::TerminalEnded { terminal, exit, why }
             }
@@ -219,9 +222,9 @@ impl SessionActor {
         let known: Vec<(String, u64)> =
             self.state.terminals().map(|terminal| (terminal.id.clone(), terminal.output_limit)).collect();
         for (id, output_limit) in known {
-            let keep = terminals::keep(&self.plan.runtime_dir, &session, &id, output_limit);
-            let found = AgentProcess::find(&session, &keep, output_start(&keep)).await;
-            self.host_calls.terminals.insert(id.clone(), TerminalHandle::new(keep, output_limit));
+            let runtime_dir = terminals::runtime_dir(&self.plan.runtime_dir, &session, &id, output_limit);
+            let found = AgentProcess::find(&session, &runtime_dir, output_start(&runtime_dir)).await;
+            self.host_calls.terminals.insert(id.clone(), TerminalHandle::new(runtime_dir, output_limit));
             match found {
                 Ok(process) => self.watch_terminal(&id, process),
                 Err(lost) => {

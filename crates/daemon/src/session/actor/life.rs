@@ -3,7 +3,7 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use super::output::OutputLine;
+use super::output::{OutputCursor, OutputLine};
 use super::{FoundProcess, SessionActor, StartError, until};
 use crate::session::commit::AfterCommit;
 use crate::session::handle::StopOutcome;
@@ -20,7 +20,7 @@ impl SessionActor {
     /// Continues with a process that an earlier daemon started.
     pub(super) async fn take_up(&mut self, found: FoundProcess) {
         self.mailbox.publish(found.process.observer());
-        (self.consumed, self.committed) = (found.consumed, found.consumed);
+        (self.output.consumed, self.output.committed) = (found.consumed, found.consumed);
         let pid = found.process.identity.pid;
         self.process = Some(found.process);
         // The earlier daemon may have died between the start and its record.
@@ -43,8 +43,8 @@ impl SessionActor {
         self.resume_host_calls().await;
         // The earlier daemon may have recorded a stop and died before it told the shim. A repeated stop is harmless:
         // the shim obeys the first only.
-        if let Some(how) = self.state.stopping() {
-            self.perform(vec![AfterCommit::Stop(how)]);
+        if let Some(mode) = self.state.stopping() {
+            self.perform(vec![AfterCommit::Stop(mode)]);
         }
         self.answer_start(Ok(()));
     }
@@ -67,15 +67,17 @@ impl SessionActor {
                 failpoint::visit("spawned.committed");
                 self.answer_start(Ok(()));
                 // The first message may be the prompt that caused the start: its sender waits for this delivery.
-                if let (Some(waking), Some(n)) = (self.waking.take(), self.state.under_way(u64::MAX).last()) {
-                    self.arrivals.push((n, waking));
+                if let (Some(wake_reply), Some(n)) =
+                    (self.replies.first_start.take(), self.state.under_way(u64::MAX).last())
+                {
+                    self.replies.arrivals.push((n, wake_reply));
                 }
             }
             Err(cause) => {
                 tracing::warn!(?cause, "the agent could not be started");
                 self.absorb(vec![SessionInput::SpawnFailed { cause: cause.clone() }], None).await;
-                if let Some(waking) = self.waking.take() {
-                    waking.send(Delivery::Failed(cause.clone())).ok(); // the caller may have hung up
+                if let Some(wake_reply) = self.replies.first_start.take() {
+                    wake_reply.send(Delivery::Failed(cause.clone())).ok(); // the caller may have hung up
                 }
                 self.answer_start(Err(StartError::SpawnFailed(cause)));
             }
@@ -86,9 +88,14 @@ impl SessionActor {
     pub(super) async fn lost(&mut self, reason: String) {
         self.resume_host_calls().await;
         self.finish_host_calls().await;
-        let gone = AgentExit { reason, unanswered: self.plan.driver.unanswered(), ..AgentExit::default() };
-        self.absorb_with(vec![SessionInput::Exited(Box::new(gone))], None, vec![OutgoingChange::Cleared])
-            .await;
+        let agent_exit =
+            AgentExit { reason, unanswered: self.plan.driver.unanswered(), ..AgentExit::default() };
+        self.absorb_with(
+            vec![SessionInput::Exited(Box::new(agent_exit))],
+            None,
+            vec![OutgoingChange::Cleared],
+        )
+        .await;
         self.answer_start(Ok(()));
     }
 
@@ -133,52 +140,56 @@ impl SessionActor {
                 _ => None, // better started without the prompt than not started
             },
         };
-        let again = Arc::clone(&self.plan.next_plan);
-        self.plan = again(self.state.generation() + 1);
+        let next_plan = Arc::clone(&self.plan.next_plan);
+        self.plan = next_plan(self.state.generation() + 1);
         if !self.state.is_waking() {
             self.plan.driver.inherit(self.state.driver());
         }
-        self.buf.clear();
-        (self.consumed, self.committed, self.held) = (0, 0, 0);
-        (self.more, self.rejections) = (false, 0);
-        self.arrivals.clear(); // message numbers begin anew
+        self.output = OutputCursor::default();
+        self.replies.arrivals.clear(); // message numbers begin anew
         self.absorb(vec![SessionInput::Restart { prompt }], None).await;
         failpoint::visit("restart.committed");
         self.spawn().await;
     }
 
     /// Records the end of the process, after all of its output.
-    pub(super) async fn exited(&mut self, departure: ProcessExit) {
+    pub(super) async fn exited(&mut self, process_exit: ProcessExit) {
         while let Some(chunk) = match &mut self.process {
             Some(process) => process.output.recv().await,
             None => None,
         } {
-            self.buf.extend_from_slice(&chunk);
-            self.more = true;
-            while self.more {
+            self.output.buf.extend_from_slice(&chunk);
+            self.output.more = true;
+            while self.output.more {
                 self.digest().await;
             }
         }
         loop {
-            let before = self.buf.len();
-            let frames: Vec<_> = std::iter::from_fn(|| self.plan.framer.finish(&mut self.buf)).collect();
+            let before = self.output.buf.len();
+            let frames: Vec<_> =
+                std::iter::from_fn(|| self.plan.framer.finish(&mut self.output.buf)).collect();
             if frames.is_empty() {
                 break;
             }
-            self.consumed += std::mem::take(&mut self.held) + (before - self.buf.len()) as u64;
-            let end = self.consumed;
+            self.output.consumed +=
+                std::mem::take(&mut self.output.held_bytes) + (before - self.output.buf.len()) as u64;
+            let end = self.output.consumed;
             self.digest_lines(frames.into_iter().map(|frame| OutputLine { frame, end }).collect()).await;
         }
-        let ProcessExit { exit, reason, steps, killed, stderr_tail, written, rescued } = departure;
+        let ProcessExit { exit, reason, steps, killed, stderr_tail, written, rescued } = process_exit;
         // The shim has written these messages to the agent's stdin, even if no acknowledgement came.
         self.settle(self.state.under_way(written).map(|n| (n, None)).collect()).await;
-        self.stopped = StopOutcome { steps: steps.clone(), killed, unrecorded: false };
+        self.replies.stopped = StopOutcome { steps: steps.clone(), killed, unrecorded: false };
         failpoint::visit("exit.heard");
         self.finish_host_calls().await;
         let unanswered = self.plan.driver.unanswered();
-        let gone = AgentExit { exit, reason, steps, killed, stderr_tail, unanswered, rescued };
-        self.absorb_with(vec![SessionInput::Exited(Box::new(gone))], None, vec![OutgoingChange::Cleared])
-            .await;
+        let agent_exit = AgentExit { exit, reason, steps, killed, stderr_tail, unanswered, rescued };
+        self.absorb_with(
+            vec![SessionInput::Exited(Box::new(agent_exit))],
+            None,
+            vec![OutgoingChange::Cleared],
+        )
+        .await;
         failpoint::visit("exit.committed");
         if let Some(process) = self.process.take() {
             process.remove_files();

@@ -15,11 +15,11 @@ impl SessionActor {
                 let result = self.command(input).await;
                 reply.send(result).ok(); // the caller may have hung up
             }
-            SessionCommand::Stop { how, by, reply } => self.stop(how, by, reply).await,
+            SessionCommand::Stop { mode, by, reply } => self.stop(mode, by, reply).await,
             // Without a process there is nothing to stop: the task ends, and the session waits for the next daemon.
             SessionCommand::Drain { reply, .. } if self.state.is_deferred() => {
                 self.leave.cancel();
-                self.stoppers.push(reply);
+                self.replies.stoppers.push(reply);
             }
             SessionCommand::Drain { by, reply } => self.stop(StopMode::Stop, by, reply).await,
             SessionCommand::Agent { input, plan, reply } => {
@@ -31,14 +31,14 @@ impl SessionActor {
 
     async fn stop(
         &mut self,
-        how: StopMode,
+        mode: StopMode,
         by: String,
         reply: oneshot::Sender<Result<StopOutcome, CommandError>>,
     ) {
-        match self.command(SessionInput::Stop { how, by: by.clone() }).await {
-            Ok(_) => self.stoppers.push(reply),
+        match self.command(SessionInput::Stop { mode, by: by.clone() }).await {
+            Ok(_) => self.replies.stoppers.push(reply),
             // A stop must work on a full disk, too.
-            Err(CommandError::Store(StoreError::Unavailable(_))) => self.stop_unrecorded(how, by, reply),
+            Err(CommandError::Store(StoreError::Unavailable(_))) => self.stop_unrecorded(mode, by, reply),
             Err(error) => drop(reply.send(Err(error))),
         }
     }

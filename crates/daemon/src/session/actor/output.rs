@@ -8,6 +8,7 @@ use std::any::Any;
 use std::panic::AssertUnwindSafe;
 use std::sync::atomic::{AtomicU64, Ordering};
 
+use bytes::BytesMut;
 use futures_util::FutureExt;
 
 use super::{BATCH_BYTES, BATCH_ROWS, SessionActor};
@@ -53,6 +54,22 @@ struct StepCheckpoint {
     driver: Driver,
 }
 
+/// The agent's output, as far as it was read.
+#[derive(Debug, Default)]
+pub(super) struct OutputCursor {
+    /// Output without its events so far.
+    pub(super) buf: BytesMut,
+    /// The offset up to which whole messages were read.
+    pub(super) consumed: u64,
+    /// The offset up to which the log goes. Behind `consumed` after blank lines, which leave nothing in the log.
+    pub(super) committed: u64,
+    /// The number of bytes that the framer took for an incomplete message; the next daemon must read them again.
+    pub(super) held_bytes: u64,
+    /// True if `buf` may hold another whole message.
+    pub(super) more: bool,
+    pub(super) rejections: u32,
+}
+
 /// The effects of lines, ready to be recorded; `None` if there are none. The offset behind blank lines is recorded with
 /// the next write.
 type PreparedWrite = Option<(SessionWrite, Vec<AfterCommit>)>;
@@ -61,30 +78,30 @@ impl SessionActor {
     /// Turns a bounded number of messages in `buf` into events.
     pub(super) async fn digest(&mut self) {
         let mut lines = Vec::new();
-        self.more = false;
+        self.output.more = false;
         loop {
-            let before = self.buf.len();
-            let frame = self.plan.framer.next(&mut self.buf);
-            self.held += (before - self.buf.len()) as u64;
+            let before = self.output.buf.len();
+            let frame = self.plan.framer.next(&mut self.output.buf);
+            self.output.held_bytes += (before - self.output.buf.len()) as u64;
             let Some(frame) = frame else { break };
-            self.consumed += std::mem::take(&mut self.held);
-            lines.push(OutputLine { frame, end: self.consumed });
+            self.output.consumed += std::mem::take(&mut self.output.held_bytes);
+            lines.push(OutputLine { frame, end: self.output.consumed });
             if lines.len() >= BATCH_ROWS {
-                self.more = true;
+                self.output.more = true;
                 break;
             }
         }
         // A message that may outgrow the journal cannot be held until its end: the journal could not be trimmed, and
         // the agent would wait for ever. If the daemon is killed in the middle of it, the next one rejects the rest as
         // a line.
-        if self.held >= self.plan.runtime_dir.journal_cap_bytes / 2 {
-            self.consumed += std::mem::take(&mut self.held);
+        if self.output.held_bytes >= self.plan.runtime_dir.journal_cap_bytes / 2 {
+            self.output.consumed += std::mem::take(&mut self.output.held_bytes);
         }
         self.digest_lines(lines).await;
         // Blank lines record nothing, so a flood of them would never move the offset, and the journal would fill up.
-        if self.consumed >= self.committed + BATCH_BYTES as u64 {
-            self.committed = self.consumed;
-            self.absorb(Vec::new(), Some(self.consumed)).await;
+        if self.output.consumed >= self.output.committed + BATCH_BYTES as u64 {
+            self.output.committed = self.output.consumed;
+            self.absorb(Vec::new(), Some(self.output.consumed)).await;
         }
     }
 
@@ -154,25 +171,25 @@ impl SessionActor {
 
     async fn prepare(&mut self, lines: &[OutputLine], handling: LineHandling<'_>) -> PreparedWrite {
         let mut effects = self.unrecorded.clone();
-        let (vigil, mut said) = (self.watch_policy(), Vec::new());
-        let spent_elsewhere = self.spent_elsewhere(&vigil);
+        let (watch_policy, mut messages) = (self.watch_policy(), Vec::new());
+        let spent_elsewhere = self.spent_elsewhere(&watch_policy);
         let mut means_something = false;
         for line in lines {
             let driver = &mut self.plan.driver;
             match handling {
-                LineHandling::Normal => driver.decode(&line.frame, &mut said),
-                LineHandling::Failed(reason) => driver.decode_failed(&line.frame, reason, &mut said),
-                LineHandling::Dropped(reason) => said.push(Driver::reject_frame(&line.frame, reason)),
+                LineHandling::Normal => driver.decode(&line.frame, &mut messages),
+                LineHandling::Failed(reason) => driver.decode_failed(&line.frame, reason, &mut messages),
+                LineHandling::Dropped(reason) => messages.push(Driver::reject_frame(&line.frame, reason)),
             }
             inspect("line.decoded", line, handling);
-            means_something |= !said.is_empty();
-            for said in said.drain(..) {
-                let input = match said {
+            means_something |= !messages.is_empty();
+            for message in messages.drain(..) {
+                let input = match message {
                     AgentMessage::Clearance(ask) => self.assessed(ask).await,
-                    AgentMessage::HostCall(errand) => self.assess_host_call(*errand).await,
-                    said => SessionInput::AgentMessage(Box::new(said)),
+                    AgentMessage::HostCall(call) => self.assess_host_call(*call).await,
+                    message => SessionInput::AgentMessage(Box::new(message)),
                 };
-                let settings = self.plan.step_settings(&vigil, spent_elsewhere);
+                let settings = self.plan.step_settings(&watch_policy, spent_elsewhere);
                 if let Err(refused) = commit::step(&mut self.state, settings, input, &mut effects) {
                     tracing::error!(%refused, "an event was refused");
                 }
@@ -189,7 +206,7 @@ impl SessionActor {
     async fn record(&mut self, prepared: PreparedWrite, end: u64) {
         let Some((write, todo)) = prepared else { return };
         self.unrecorded.clear();
-        self.committed = end;
+        self.output.committed = end;
         failpoint::visit("output.decoded");
         self.commit(write, todo, Some(end)).await;
         failpoint::visit("output.committed");

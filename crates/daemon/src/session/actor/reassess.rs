@@ -73,12 +73,12 @@ impl SessionActor {
         match step {
             ReassessmentStep::PolicyChanged => {
                 self.reassessment.version = *self.reassessment.policy.borrow();
-                let (store, judge) = (self.store.clone(), Arc::clone(&self.plan.assessor));
-                let about = self.state.spec().clone();
+                let (store, assessor) = (self.store.clone(), Arc::clone(&self.plan.assessor));
+                let spec = self.state.spec().clone();
                 self.reassessment.task = self
                     .state
                     .has_clearances()
-                    .then(|| AbortOnDropHandle::new(tokio::spawn(assess_pending(store, judge, about))));
+                    .then(|| AbortOnDropHandle::new(tokio::spawn(assess_pending(store, assessor, spec))));
             }
             ReassessmentStep::Ruled(rulings) if rulings.is_empty() => {}
             ReassessmentStep::Ruled(rulings) => {
@@ -94,11 +94,11 @@ impl SessionActor {
 /// Returns the rulings on the session's pending clearances that need no person.
 async fn assess_pending(
     store: Store,
-    judge: Arc<dyn RequestAssessor>,
-    about: SessionSpec,
+    assessor: Arc<dyn RequestAssessor>,
+    spec: SessionSpec,
 ) -> Vec<(ClearanceId, Ruling)> {
     let pending = loop {
-        match pending(&store, &about).await {
+        match pending(&store, &spec).await {
             Ok(pending) => break pending,
             Err(error) => {
                 tracing::warn!(%error, "pending clearances cannot be read; will try again");
@@ -109,8 +109,8 @@ async fn assess_pending(
     // One after the other: this runs beside the session, and must not occupy all blocking threads.
     let mut rulings = Vec::new();
     for clearance in pending {
-        let (judge, about, id) = (Arc::clone(&judge), about.clone(), clearance.id);
-        let assessing = tokio::task::spawn_blocking(move || judge.rule_pending(&about, &clearance));
+        let (assessor, spec, id) = (Arc::clone(&assessor), spec.clone(), clearance.id);
+        let assessing = tokio::task::spawn_blocking(move || assessor.rule_pending(&spec, &clearance));
         match tokio::time::timeout(ASSESSING, assessing).await {
             Ok(Ok(ruling)) if ruling.outcome != Outcome::Ask => rulings.push((id, ruling)),
             Ok(Ok(_)) => {}
@@ -121,8 +121,8 @@ async fn assess_pending(
 }
 
 /// Returns all pending clearances of the session, oldest first.
-async fn pending(store: &Store, about: &SessionSpec) -> Result<Vec<Clearance>, StoreError> {
-    let filter = ClearanceFilter { status: Some(ClearanceStatus::Pending), session: Some(about.id) };
+async fn pending(store: &Store, spec: &SessionSpec) -> Result<Vec<Clearance>, StoreError> {
+    let filter = ClearanceFilter { status: Some(ClearanceStatus::Pending), session: Some(spec.id) };
     let (mut found, mut before) = (Vec::new(), None);
     loop {
         let page = store.clearances(filter.clone(), before, PAGE).await?;

@@ -23,8 +23,8 @@ impl SessionActor {
     }
 
     fn warn_of(&mut self, rejection: &LineRejection) {
-        self.rejections += 1;
-        if self.rejections > LOUD_REJECTIONS {
+        self.output.rejections += 1;
+        if self.output.rejections > LOUD_REJECTIONS {
             return;
         }
         tracing::warn!(
@@ -34,7 +34,7 @@ impl SessionActor {
             line = %redact(&rejection.excerpt).text.escape_debug(),
             "a line was rejected: {}", rejection.reason
         );
-        if self.rejections == LOUD_REJECTIONS {
+        if self.output.rejections == LOUD_REJECTIONS {
             tracing::warn!("further rejected lines of this process are in its log only");
         }
     }

@@ -26,21 +26,21 @@ const LINE: &str = "exec </dev/null 2>&1\n";
 /// The session's handle of a terminal. Dropping it leaves the command running.
 #[derive(Debug)]
 pub(super) struct TerminalHandle {
-    pub(super) keep: RuntimeDir,
+    pub(super) runtime_dir: RuntimeDir,
     pub(super) over: bool,
     /// Locked only to append to it or to copy it.
     tail: Arc<Mutex<OutputTail>>,
     end: CancellationToken,
     kill: CancellationToken,
     /// Cancelled when all processes of the terminal are gone; `None` before the command runs.
-    gone: Option<CancellationToken>,
+    ended: Option<CancellationToken>,
 }
 
 impl TerminalHandle {
-    pub(super) fn new(keep: RuntimeDir, output_limit: u64) -> Self {
+    pub(super) fn new(runtime_dir: RuntimeDir, output_limit: u64) -> Self {
         let tail = Arc::new(Mutex::new(OutputTail::new(output_limit)));
         let (end, kill) = (CancellationToken::new(), CancellationToken::new());
-        Self { keep, over: false, tail, end, kill, gone: None }
+        Self { runtime_dir, over: false, tail, end, kill, ended: None }
     }
 
     pub(super) fn text(&self) -> (String, bool) {
@@ -58,8 +58,8 @@ impl TerminalHandle {
 
     /// Waits until all processes of the terminal are gone, if it has run.
     pub(super) async fn gone(&self) {
-        if let Some(gone) = &self.gone {
-            gone.cancelled().await;
+        if let Some(ended) = &self.ended {
+            ended.cancelled().await;
         }
     }
 
@@ -71,9 +71,9 @@ impl TerminalHandle {
         patience: Duration,
     ) -> impl Future<Output = HostCallReport> + Send + use<> {
         let (tail, end, kill) = (Arc::clone(&self.tail), self.end.clone(), self.kill.clone());
-        let gone = self.gone.insert(CancellationToken::new()).clone().drop_guard();
-        let limit = self.keep.journal_cap_bytes - AHEAD_BYTES;
-        let mut read = output_start(&self.keep);
+        let ended = self.ended.insert(CancellationToken::new()).clone().drop_guard();
+        let limit = self.runtime_dir.journal_cap_bytes - AHEAD_BYTES;
+        let mut read = output_start(&self.runtime_dir);
         async move {
             let mut take = move |chunk: &[u8]| {
                 tail.lock().unwrap_or_else(PoisonError::into_inner).push(chunk);
@@ -82,10 +82,10 @@ impl TerminalHandle {
                 read.saturating_sub(limit)
             };
             let (mut open, mut ending, mut killing) = (true, false, false);
-            let departure = loop {
+            let process_exit = loop {
                 tokio::select! {
                     news = process.events.recv() => match news {
-                        Some(ProcessEvent::Exited(departure)) => break Some(departure),
+                        Some(ProcessEvent::Exited(process_exit)) => break Some(process_exit),
                         Some(_) => {}
                         None => break None,
                     },
@@ -105,13 +105,15 @@ impl TerminalHandle {
                 }
             };
             // From here on the processes are gone, which is all that a stop waits for. The rest of the output follows.
-            drop(gone);
+            drop(ended);
             // Without `consumed`: the shim has ended, so nobody is left to trim the journal.
             while let Some(chunk) = process.output.recv().await {
                 take(&chunk);
             }
-            match departure {
-                Some(departure) => HostCallReport::Ended { terminal: id, exit: departure.exit, why: None },
+            match process_exit {
+                Some(process_exit) => {
+                    HostCallReport::Ended { terminal: id, exit: process_exit.exit, why: None }
+                }
                 None => HostCallReport::Ended {
                     terminal: id,
                     exit: Exit::default(),
@@ -132,7 +134,7 @@ fn gently(patience: Duration) -> StopLadder {
 }
 
 /// Returns a terminal's runtime directory, below that of its session.
-pub(super) fn keep(of: &RuntimeDir, session: &str, id: &str, output_limit: u64) -> RuntimeDir {
+pub(super) fn runtime_dir(of: &RuntimeDir, session: &str, id: &str, output_limit: u64) -> RuntimeDir {
     let generation = of.dir.file_name().unwrap_or_default().to_string_lossy().into_owned();
     RuntimeDir {
         dir: of.dir.join(id),
@@ -147,11 +149,11 @@ pub(super) fn spec(
     agent: &ProcessSpec,
     workspace: &Path,
     run: &TerminalRun,
-    keep: &RuntimeDir,
+    runtime_dir: &RuntimeDir,
 ) -> Result<ProcessSpec, String> {
     let cwd = workspace.join(&run.cwd);
     let mut env = agent.env.clone();
-    let part = (PART_VARIABLE.to_owned(), keep.part.clone().unwrap_or_default());
+    let part = (PART_VARIABLE.to_owned(), runtime_dir.part.clone().unwrap_or_default());
     for (name, value) in run.env.iter().chain([&part]) {
         env.retain(|(known, _)| **known != **name);
         env.push((name.into(), value.into()));

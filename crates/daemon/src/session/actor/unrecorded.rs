@@ -17,26 +17,26 @@ impl SessionActor {
     /// otherwise be impossible to stop.
     pub(super) fn stop_unrecorded(
         &mut self,
-        how: StopMode,
+        mode: StopMode,
         by: String,
         reply: oneshot::Sender<Result<StopOutcome, CommandError>>,
     ) {
         if self.state.is_ended() {
-            let stopped = StopOutcome { unrecorded: true, ..self.stopped.clone() };
+            let stopped = StopOutcome { unrecorded: true, ..self.replies.stopped.clone() };
             reply.send(Ok(stopped)).ok(); // the caller may have hung up
             return;
         }
         let mut effects = Vec::new();
-        if let Err(refused) = self.step(SessionInput::Stop { how, by }, &mut effects) {
+        if let Err(refused) = self.step(SessionInput::Stop { mode, by }, &mut effects) {
             reply.send(Err(refused.into())).ok(); // as above
             return;
         }
-        tracing::warn!(?how, "stopped before it could be recorded");
+        tracing::warn!(?mode, "stopped before it could be recorded");
         let (stop, recorded): (Vec<_>, Vec<_>) =
             effects.into_iter().partition(|effect| matches!(effect, StepEffect::Stop { .. }));
         self.unrecorded.extend(recorded);
-        self.perform(if stop.is_empty() { Vec::new() } else { vec![AfterCommit::Stop(how)] });
-        self.stoppers.push(reply);
+        self.perform(if stop.is_empty() { Vec::new() } else { vec![AfterCommit::Stop(mode)] });
+        self.replies.stoppers.push(reply);
         // The process may have ended meanwhile, or there was none.
         if self.state.is_ended()
             || self.deferred_news.iter().any(|news| matches!(news, ProcessEvent::Exited(_)))
@@ -47,8 +47,8 @@ impl SessionActor {
 
     /// Answers the callers that wait for the end of the process tree; they need not wait for the store as well.
     fn tell_stoppers(&mut self) {
-        for reply in self.stoppers.drain(..) {
-            let stopped = StopOutcome { unrecorded: true, ..self.stopped.clone() };
+        for reply in self.replies.stoppers.drain(..) {
+            let stopped = StopOutcome { unrecorded: true, ..self.replies.stopped.clone() };
             reply.send(Ok(stopped)).ok(); // the caller may have hung up
         }
     }
@@ -72,13 +72,13 @@ impl SessionActor {
                         let busy = StoreError::Unavailable("an earlier write is being retried".to_owned());
                         reply.send(Err(busy.into())).ok(); // the caller may have hung up
                     }
-                    SessionCommand::Stop { how, by, reply } => self.stop_unrecorded(how, by, reply),
+                    SessionCommand::Stop { mode, by, reply } => self.stop_unrecorded(mode, by, reply),
                     SessionCommand::Drain { by, reply } => self.stop_unrecorded(StopMode::Stop, by, reply),
                 },
                 Some(news) = news => {
-                    if let ProcessEvent::Exited(departure) = &news {
-                        let (steps, killed) = (departure.steps.clone(), departure.killed);
-                        self.stopped = StopOutcome { steps, killed, unrecorded: false };
+                    if let ProcessEvent::Exited(process_exit) = &news {
+                        let (steps, killed) = (process_exit.steps.clone(), process_exit.killed);
+                        self.replies.stopped = StopOutcome { steps, killed, unrecorded: false };
                         self.end_terminals_unrecorded().await;
                         self.tell_stoppers();
                     }

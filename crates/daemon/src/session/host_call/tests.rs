@@ -4,7 +4,7 @@ use std::sync::Arc;
 use tokio::sync::watch;
 
 use super::*;
-use crate::session::WatchPolicy;
+use crate::session::{TurnModel, WatchPolicy};
 use intercom_types::{Clearance, Json, LineExcerpt, RequestId, Ruling, SessionId, Time};
 
 /// What it says of everything.
@@ -36,36 +36,35 @@ impl RequestAssessor for Says {
     }
 }
 
-fn about() -> (tempfile::TempDir, SessionSpec) {
+fn spec() -> (tempfile::TempDir, SessionSpec) {
     let dir = tempfile::tempdir().unwrap();
     std::fs::create_dir_all(dir.path().join("ws/src")).unwrap();
     std::fs::create_dir(dir.path().join("out")).unwrap();
     std::fs::write(dir.path().join("out/secret"), "secret").unwrap();
     std::fs::write(dir.path().join("ws/a.txt"), "one\ntwo\nthree\n").unwrap();
-    let about = SessionSpec {
+    let spec = SessionSpec {
         id: SessionId::mint(),
         name: None,
         agent: None,
         protocol: "acp".to_owned(),
         workspace: dir.path().join("ws"),
         created_at: Time::now(),
-        prompts_on_heartbeat: false,
-        strict: true,
+        turn_model: TurnModel::AgentOwned,
         max_queued_prompts: 1,
         preset: intercom_types::Preset::Full,
         on_client_left: None,
     };
-    (dir, about)
+    (dir, spec)
 }
 
-fn errand(wants: HostCallRequest) -> HostCall {
+fn call(wants: HostCallRequest) -> HostCall {
     let line = LineExcerpt { excerpt: String::new(), bytes: 0 };
     let (request, method) = (RequestId::number(1), "test".to_owned());
     HostCall { request, method, operation: wants, params: Json::trusted("{}"), line }
 }
 
-fn looks(about: &SessionSpec, wants: HostCallRequest) -> HostCallAssessment {
-    assess(&Says(RequestAssessment::default()), about, &errand(wants))
+fn looks(spec: &SessionSpec, wants: HostCallRequest) -> HostCallAssessment {
+    assess(&Says(RequestAssessment::default()), spec, &call(wants))
 }
 
 fn reading(path: &str) -> HostCallRequest {
@@ -88,10 +87,10 @@ fn running(program: &str, args: &[&str]) -> TerminalCommand {
 
 #[test]
 fn whatever_leads_outside_is_refused() {
-    let (dir, about) = about();
-    symlink(dir.path().join("out"), about.workspace.join("link")).unwrap();
-    symlink("../out/later", about.workspace.join("dangling")).unwrap();
-    symlink("/proc", about.workspace.join("proc")).unwrap();
+    let (dir, spec) = spec();
+    symlink(dir.path().join("out"), spec.workspace.join("link")).unwrap();
+    symlink("../out/later", spec.workspace.join("dangling")).unwrap();
+    symlink("/proc", spec.workspace.join("proc")).unwrap();
     let outside = dir.path().join("out/secret");
     for path in [
         "../out/secret",
@@ -108,45 +107,45 @@ fn whatever_leads_outside_is_refused() {
         outside.to_str().unwrap(),
     ] {
         for wants in [reading(path), writing(path, "x")] {
-            assert!(matches!(looks(&about, wants), HostCallAssessment::Refused(_)), "{path:?}");
+            assert!(matches!(looks(&spec, wants), HostCallAssessment::Refused(_)), "{path:?}");
         }
         let command = TerminalCommand { cwd: Some(path.to_owned()), ..running("ls", &[]) };
         assert!(
-            matches!(looks(&about, HostCallRequest::Run(command)), HostCallAssessment::Refused(_)),
+            matches!(looks(&spec, HostCallRequest::Run(command)), HostCallAssessment::Refused(_)),
             "{path:?}"
         );
     }
-    assert!(matches!(looks(&about, writing("src", "x")), HostCallAssessment::Refused(_)));
-    assert!(matches!(looks(&about, writing("a.txt", &"x".repeat(11 << 20))), HostCallAssessment::Refused(_)));
+    assert!(matches!(looks(&spec, writing("src", "x")), HostCallAssessment::Refused(_)));
+    assert!(matches!(looks(&spec, writing("a.txt", &"x".repeat(11 << 20))), HostCallAssessment::Refused(_)));
 }
 
 #[test]
 fn a_link_that_stays_inside_is_followed_once() {
-    let (dir, about) = about();
-    symlink("a.txt", about.workspace.join("link")).unwrap();
-    symlink(about.workspace.join("src"), about.workspace.join("absolute")).unwrap();
-    let HostCallAssessment::Allowed(job) = looks(&about, reading("link")) else { panic!("not free") };
+    let (dir, spec) = spec();
+    symlink("a.txt", spec.workspace.join("link")).unwrap();
+    symlink(spec.workspace.join("src"), spec.workspace.join("absolute")).unwrap();
+    let HostCallAssessment::Allowed(job) = looks(&spec, reading("link")) else { panic!("not free") };
     assert!(matches!(&job, HostCallJob::Read { at, .. } if at == "a.txt"), "{job:?}");
-    let HostCallAssessment::Ask(job, ..) = looks(&about, writing("absolute/new", "x")) else {
+    let HostCallAssessment::Ask(job, ..) = looks(&spec, writing("absolute/new", "x")) else {
         panic!("not asked")
     };
     assert!(matches!(&job, HostCallJob::Write { at, .. } if at == "src/new"), "{job:?}");
     // What takes the place of a directory between the look and the deed leads nowhere.
-    std::fs::remove_dir(about.workspace.join("src")).unwrap();
-    symlink(dir.path().join("out"), about.workspace.join("src")).unwrap();
-    perform(&about.workspace, &job).unwrap_err();
+    std::fs::remove_dir(spec.workspace.join("src")).unwrap();
+    symlink(dir.path().join("out"), spec.workspace.join("src")).unwrap();
+    perform(&spec.workspace, &job).unwrap_err();
     assert!(!dir.path().join("out/new").exists());
 }
 
 #[test]
 fn reading_is_free_unless_a_rule_or_the_risk_says_otherwise() {
-    let (_dir, about) = about();
+    let (_dir, spec) = spec();
     let ruling = |outcome, rule: Option<&str>| {
         Some(Ruling { outcome, rule: rule.map(str::to_owned), why: String::new(), whom: Vec::new() })
     };
     let free = |risk, ruling| {
         let says = Says(RequestAssessment { risk, ruling, ..RequestAssessment::default() });
-        matches!(assess(&says, &about, &errand(reading("a.txt"))), HostCallAssessment::Allowed(_))
+        matches!(assess(&says, &spec, &call(reading("a.txt"))), HostCallAssessment::Allowed(_))
     };
     assert!(free(Risk::Low, None));
     assert!(free(Risk::Low, ruling(Outcome::Ask, None)));
@@ -158,10 +157,10 @@ fn reading_is_free_unless_a_rule_or_the_risk_says_otherwise() {
 
 #[test]
 fn lines_are_counted_from_one_and_a_missing_file_is_empty_to_who_wants_all_of_it() {
-    let (_dir, about) = about();
+    let (_dir, spec) = spec();
     let read = |path: &str, line, limit| {
         let job = HostCallJob::Read { path: path.to_owned(), at: path.to_owned(), line, limit };
-        perform(&about.workspace, &job)
+        perform(&spec.workspace, &job)
     };
     let text = |line, limit| match read("a.txt", line, limit).unwrap() {
         HostCallResult::Read { text, .. } => text,
@@ -176,34 +175,34 @@ fn lines_are_counted_from_one_and_a_missing_file_is_empty_to_who_wants_all_of_it
     let missing = read("none", None, None).unwrap();
     assert_eq!(missing, HostCallResult::Read { text: String::new(), bytes: 0, missing: true });
     assert_eq!(read("none", Some(1), None).unwrap_err().code, FaultCode::NotFound);
-    std::fs::write(about.workspace.join("raw"), [0xff, 0xfe]).unwrap();
+    std::fs::write(spec.workspace.join("raw"), [0xff, 0xfe]).unwrap();
     assert_eq!(read("raw", None, None).unwrap_err().why, "the file is not text");
 }
 
 #[test]
 fn a_write_is_shown_as_a_change_and_done_only_to_what_was_shown() {
-    let (_dir, about) = about();
-    let HostCallAssessment::Ask(job, ask, _) = looks(&about, writing("a.txt", "one\n2\nthree\n")) else {
+    let (_dir, spec) = spec();
+    let HostCallAssessment::Ask(job, ask, _) = looks(&spec, writing("a.txt", "one\n2\nthree\n")) else {
         panic!("not asked")
     };
     assert!(ask.diff.as_deref().unwrap().contains("-two\n+2\n"), "{ask:?}");
     assert_eq!((ask.tool.as_deref(), ask.file_path.as_deref()), (Some("edit"), Some("a.txt")));
-    let file = about.workspace.join("a.txt");
+    let file = spec.workspace.join("a.txt");
     std::fs::write(&file, "somebody was faster").unwrap();
-    let trouble = perform(&about.workspace, &job).unwrap_err();
+    let trouble = perform(&spec.workspace, &job).unwrap_err();
     assert_eq!(trouble.why, "the file has changed since it was shown");
     std::fs::write(&file, "one\ntwo\nthree\n").unwrap();
     // Twice is once.
     for _ in 0..2 {
-        assert_eq!(perform(&about.workspace, &job).unwrap(), HostCallResult::Written { bytes: 12 });
+        assert_eq!(perform(&spec.workspace, &job).unwrap(), HostCallResult::Written { bytes: 12 });
     }
     assert_eq!(std::fs::read_to_string(&file).unwrap(), "one\n2\nthree\n");
 }
 
 #[test]
 fn a_command_is_shown_with_all_that_changes_what_it_does() {
-    let (_dir, about) = about();
-    let shown = |command: TerminalCommand| match looks(&about, HostCallRequest::Run(command)) {
+    let (_dir, spec) = spec();
+    let shown = |command: TerminalCommand| match looks(&spec, HostCallRequest::Run(command)) {
         HostCallAssessment::Ask(_, ask, _) => ask.command.unwrap(),
         other => panic!("{other:?}"),
     };
@@ -217,9 +216,9 @@ fn a_command_is_shown_with_all_that_changes_what_it_does() {
     for name in ["INTERCOM_SESSION", "INTERCOM_TOKEN", "SLACK_BOT_TOKEN", "", "A B", "1A", "A=B"] {
         let command = TerminalCommand { env: vec![(name.to_owned(), "x".to_owned())], ..running("ls", &[]) };
         assert!(
-            matches!(looks(&about, HostCallRequest::Run(command)), HostCallAssessment::Refused(_)),
+            matches!(looks(&spec, HostCallRequest::Run(command)), HostCallAssessment::Refused(_)),
             "{name:?}"
         );
     }
-    assert!(matches!(looks(&about, HostCallRequest::Run(running(" ", &[]))), HostCallAssessment::Refused(_)));
+    assert!(matches!(looks(&spec, HostCallRequest::Run(running(" ", &[]))), HostCallAssessment::Refused(_)));
 }

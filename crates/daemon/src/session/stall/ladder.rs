@@ -82,26 +82,26 @@ fn helps(rung: Rung, state: Situation) -> bool {
 }
 
 impl ActivityTracker {
-    pub(crate) fn rungs<'a>(&'a self, vigil: &'a WatchPolicy) -> &'a [Rung] {
-        match &self.choice {
-            LadderChoice::Configured => &vigil.ladder,
+    pub(crate) fn rungs<'a>(&'a self, policy: &'a WatchPolicy) -> &'a [Rung] {
+        match &self.ladder_choice {
+            LadderChoice::Configured => &policy.ladder,
             LadderChoice::Off => &[],
             LadderChoice::Own(rungs) => rungs,
         }
     }
 
     /// Returns true if every step was taken.
-    pub(super) fn is_exhausted(&self, vigil: &WatchPolicy) -> bool {
-        self.episode.as_ref().is_some_and(|episode| episode.due(self.rungs(vigil)).is_none())
+    pub(super) fn is_exhausted(&self, policy: &WatchPolicy) -> bool {
+        self.episode.as_ref().is_some_and(|episode| episode.due(self.rungs(policy)).is_none())
     }
 
     /// Returns the last step in words: "nudged 1/2".
-    pub(super) fn done(&self, vigil: &WatchPolicy) -> Option<String> {
+    pub(super) fn done(&self, policy: &WatchPolicy) -> Option<String> {
         let PerformedStep { rung, attempt, .. } = self.episode.as_ref()?.last?;
         Some(match rung {
             Rung::Alert => "people were alerted".to_owned(),
             Rung::Nudge => {
-                let all = self.rungs(vigil).iter().filter(|rung| **rung == Rung::Nudge).count();
+                let all = self.rungs(policy).iter().filter(|rung| **rung == Rung::Nudge).count();
                 format!("nudged {attempt}/{}", all.max(attempt))
             }
             Rung::Interrupt => "interrupted".to_owned(),
@@ -113,19 +113,19 @@ impl ActivityTracker {
     /// Returns the moves that are due: the report that the last step has failed, then at most one new step.
     pub(crate) fn climb(
         &mut self,
-        standing: &AgentCondition,
+        condition: &AgentCondition,
         now: Time,
-        vigil: &WatchPolicy,
+        policy: &WatchPolicy,
     ) -> Vec<LadderMove> {
-        let rungs = self.rungs(vigil).to_vec();
-        if !standing.state.is_stall() || self.is_snoozed(now) || rungs.is_empty() {
+        let rungs = self.rungs(policy).to_vec();
+        if !condition.state.is_stall() || self.is_snoozed(now) || rungs.is_empty() {
             return Vec::new();
         }
         let before = self.relapse.filter(|relapse| {
             now.since(relapse.at) < RELAPSE && relapse.climbed < rungs.len() && relapse.at <= now
         });
         let climbed = before.map_or(0, |relapse| relapse.climbed);
-        let begin = || StallEpisode { since: standing.since, climbed, due: now, last: None };
+        let begin = || StallEpisode { since: condition.since, climbed, due: now, last: None };
         let episode = self.episode.get_or_insert_with(begin);
         if episode.due(&rungs).is_none_or(|due| due > now) {
             return Vec::new();
@@ -136,12 +136,12 @@ impl ActivityTracker {
         }
         // A ladder that was shortened meanwhile must still end with people.
         let left = rungs.iter().enumerate().skip(episode.climbed.min(rungs.len() - 1));
-        let next = left.into_iter().find(|(_, rung)| helps(**rung, standing.state));
+        let next = left.into_iter().find(|(_, rung)| helps(**rung, condition.state));
         let (at, rung) = next.map_or((rungs.len() - 1, Rung::Escalate), |(at, rung)| (at, *rung));
         let attempt = rungs[..=at].iter().filter(|other| **other == rung).count();
         let performed = PerformedStep { rung, attempt, at: now };
         episode.climbed = at + 1;
-        episode.due = now.plus(vigil.verify);
+        episode.due = now.plus(policy.verify);
         episode.last = Some(performed);
         moves.push(LadderMove::Take(performed, at + 1, rungs.len()));
         moves
@@ -159,7 +159,7 @@ impl ActivityTracker {
     pub(crate) fn has_stirred(&self) -> bool {
         self.episode
             .as_ref()
-            .is_some_and(|episode| self.stirred > Some(episode.last.map_or(episode.since, |last| last.at)))
+            .is_some_and(|episode| self.last_busy > Some(episode.last.map_or(episode.since, |last| last.at)))
     }
 
     /// Starts the ladder anew, because a person acts. Returns true if a step had been taken.
@@ -176,7 +176,7 @@ impl ActivityTracker {
     }
 
     pub(crate) fn choose(&mut self, choice: LadderChoice) {
-        self.choice = choice;
+        self.ladder_choice = choice;
         (self.episode, self.relapse) = (None, None);
     }
 
@@ -186,8 +186,8 @@ impl ActivityTracker {
     }
 
     /// Takes the last step at once, if the ladder has it: the process was restarted, and nobody tells it what to do.
-    pub(crate) fn give_up(&mut self, now: Time, vigil: &WatchPolicy) -> Option<(PerformedStep, usize)> {
-        let of = self.rungs(vigil).len();
+    pub(crate) fn give_up(&mut self, now: Time, policy: &WatchPolicy) -> Option<(PerformedStep, usize)> {
+        let of = self.rungs(policy).len();
         let open = self.episode.take().is_some_and(|episode| !episode.is_over());
         // A relapse begins with the last step, because the others have failed.
         self.relapse = Some(StallRelapse { at: now, climbed: of.saturating_sub(1) });
@@ -195,9 +195,9 @@ impl ActivityTracker {
     }
 
     /// Moves the next deadline: the step that was taken needs time to take effect.
-    pub(crate) fn postpone(&mut self, now: Time, vigil: &WatchPolicy) {
+    pub(crate) fn postpone(&mut self, now: Time, policy: &WatchPolicy) {
         if let Some(episode) = &mut self.episode {
-            episode.due = now.plus(vigil.verify);
+            episode.due = now.plus(policy.verify);
         }
     }
 }

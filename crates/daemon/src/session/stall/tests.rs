@@ -13,14 +13,16 @@ pub(in crate::session) fn minutes(n: u64) -> Option<Duration> {
     Some(Duration::from_mins(n))
 }
 
-pub(in crate::session) fn vigil() -> WatchPolicy {
+pub(in crate::session) fn watch_policy() -> WatchPolicy {
     WatchPolicy {
         ladder: Rung::LADDER.to_vec(),
-        silent_after: minutes(5),
-        no_cpu_after: minutes(10),
-        busy_after: minutes(120),
-        heartbeats_count_for: minutes(30),
-        stopped_after: minutes(1),
+        thresholds: StallThresholds {
+            silent_after: minutes(5),
+            no_cpu_after: minutes(10),
+            busy_after: minutes(120),
+            heartbeats_count_for: minutes(30),
+            stopped_after: minutes(1),
+        },
         verify: Duration::from_mins(2),
         ..WatchPolicy::off()
     }
@@ -39,14 +41,14 @@ fn watched(seconds: i64, look: impl Fn(i64) -> Option<ProcessActivity>) -> (Acti
     let mut watch = ActivityTracker::default();
     watch.record_sign_of_life(at(0));
     for second in (1..=seconds).filter(|second| second % 30 == 0) {
-        watch.look(look(second), at(second), &vigil());
+        watch.look(look(second), at(second), &watch_policy());
     }
     (watch, setting(at(seconds)))
 }
 
 #[track_caller]
 fn check(watch: &ActivityTracker, setting: &WatchSetting, expected: &str) {
-    assert_eq!(watch.condition(setting, &vigil()).sentence(setting.now), expected);
+    assert_eq!(watch.condition(setting, &watch_policy()).sentence(setting.now), expected);
 }
 
 #[test]
@@ -68,9 +70,9 @@ fn silence_with_nothing_running() {
 fn one_look_is_not_enough_to_say_that_nothing_happens() {
     let mut watch = ActivityTracker::default();
     watch.record_sign_of_life(at(0));
-    watch.look(Some(asleep()), at(1000), &vigil());
+    watch.look(Some(asleep()), at(1000), &watch_policy());
     check(&watch, &setting(at(1000)), "quiet 16m: no output, nothing runs");
-    watch.look(Some(asleep()), at(1010), &vigil());
+    watch.look(Some(asleep()), at(1010), &watch_policy());
     check(&watch, &setting(at(1010)), "stuck 16m: no output, nothing runs");
 }
 
@@ -134,7 +136,7 @@ fn every_counter_is_activity_and_none_is_needed() {
         };
         let (watch, setting) = watched(900, look);
         let expected = if *works { Situation::Working } else { Situation::Stuck };
-        assert_eq!(watch.condition(&setting, &vigil()).state, expected, "change {at}");
+        assert_eq!(watch.condition(&setting, &watch_policy()).state, expected, "change {at}");
     }
 }
 
@@ -145,10 +147,10 @@ fn heartbeats_count_but_not_for_ever() {
         watch.record_sign_of_life(at(0));
         for second in (1..=seconds).filter(|second| second % 20 == 0) {
             watch.beat(progress(second), at(second));
-            watch.look(Some(asleep()), at(second), &vigil());
+            watch.look(Some(asleep()), at(second), &watch_policy());
         }
-        watch.look(Some(asleep()), at(seconds), &vigil());
-        watch.condition(&setting(at(seconds)), &vigil())
+        watch.look(Some(asleep()), at(seconds), &watch_policy());
+        watch.condition(&setting(at(seconds)), &watch_policy())
     };
     assert_eq!(beating(|_| 1, 1790).state, Situation::Working);
     // The first one was progress; half an hour later they do not count any more, and five minutes later it is stuck.
@@ -190,32 +192,32 @@ fn a_dead_connection_is_named() {
 
 #[test]
 fn reminders_come_later_each_time() {
-    let vigil = WatchPolicy { remind_after: minutes(30), ..vigil() };
+    let policy = WatchPolicy { remind_after: minutes(30), ..watch_policy() };
     let mut watch = ActivityTracker::default();
     watch.waits(true, at(0));
     let mut told = Vec::new();
     for minute in 0..600 {
-        if watch.reminder(at(minute * 60), &vigil).is_some() {
+        if watch.reminder(at(minute * 60), &policy).is_some() {
             told.push(minute);
         }
     }
     assert_eq!(told, [30, 60, 120, 240, 480]);
     watch.waits(false, at(0));
-    assert_eq!(watch.reminder(at(999_999), &vigil), None);
+    assert_eq!(watch.reminder(at(999_999), &policy), None);
 }
 
 #[test]
 fn a_limit_is_waited_out_and_resumed_if_that_is_wanted_and_near() {
-    let wanted = WatchPolicy { resume_after_limit: minutes(60), ..vigil() };
-    for (vigil, length, resumed) in
-        [(vigil(), 600, false), (wanted.clone(), 600, true), (wanted.clone(), 7200, false)]
+    let wanted = WatchPolicy { resume_after_limit: minutes(60), ..watch_policy() };
+    for (policy, length, resumed) in
+        [(watch_policy(), 600, false), (wanted.clone(), 600, true), (wanted.clone(), 7200, false)]
     {
         let mut watch = ActivityTracker::default();
         watch.limited("rate", Some(at(length)), at(0));
-        assert_eq!(watch.limit_over(at(length - 1), &vigil), None);
-        let over = watch.limit_over(at(length), &vigil).map(|(_, resume)| resume);
+        assert_eq!(watch.limit_over(at(length - 1), &policy), None);
+        let over = watch.limit_over(at(length), &policy).map(|(_, resume)| resume);
         assert_eq!(over, Some(resumed), "{}", span(Duration::from_secs(length.cast_unsigned())));
-        assert_eq!(watch.limit_over(at(length), &vigil), None);
+        assert_eq!(watch.limit_over(at(length), &policy), None);
     }
     // A service that never lets it go on does not go on for ever.
     let mut watch = ActivityTracker::default();
@@ -229,12 +231,12 @@ fn a_limit_is_waited_out_and_resumed_if_that_is_wanted_and_near() {
 #[test]
 fn reading_a_line_of_ours_is_no_work_of_its_own() {
     let (mut watch, setting) = watched(330, |_| Some(asleep()));
-    let standing = watch.condition(&setting, &vigil());
-    assert_eq!(watch.climb(&standing, at(330), &vigil()).len(), 1);
+    let condition = watch.condition(&setting, &watch_policy());
+    assert_eq!(watch.climb(&condition, at(330), &watch_policy()).len(), 1);
     watch.record_delivery(at(330));
     let worked = |cpu_millis| Some(ProcessActivity { cpu_millis, ..asleep() });
     for (second, cpu, stirred) in [(345, 9000, false), (360, 9000, false), (375, 18_000, true)] {
-        watch.look(worked(cpu), at(second), &vigil());
+        watch.look(worked(cpu), at(second), &watch_policy());
         assert_eq!(watch.has_stirred(), stirred, "{second}");
     }
 }

@@ -3,7 +3,7 @@
 use super::interrupt::CANCELLED;
 use super::{
     DecisionDetails, DecisionTerms, EffectSink, LifeStage, OpenClearance, OutboundKind, RequestAssessment,
-    RequestSubject, SessionState,
+    RequestSubject, SessionState, TurnModel,
 };
 use crate::session::host_call::{HostCallAssessment, HostCallError};
 use intercom_policy as policy;
@@ -33,9 +33,9 @@ fn session_list(result: Json, ok: bool) -> Event {
 }
 
 /// Returns true if a message is work: banners and noise are not, the first usable message is.
-fn is_work(said: &AgentMessage) -> bool {
+fn is_work(message: &AgentMessage) -> bool {
     !matches!(
-        said,
+        message,
         AgentMessage::Rejected { .. }
             | AgentMessage::Unknown { .. }
             | AgentMessage::Echo(_)
@@ -69,17 +69,17 @@ impl SessionState {
     }
 
     fn speaks(&mut self, out: &mut EffectSink<'_, '_>) {
-        if !self.turns.spoke {
-            self.turns.spoke = true;
-            if !self.spec.strict {
+        if !self.turns.has_spoken {
+            self.turns.has_spoken = true;
+            if !self.agent_owns_turns() {
                 self.begin_turn("agent", out);
             }
         }
     }
 
     /// Records the end of a turn that does not run any more; nothing ends. Returns true if it was one.
-    fn is_late_end(&mut self, said: &AgentMessage, out: &mut EffectSink<'_, '_>) -> bool {
-        let AgentMessage::TurnEnd { turn, message, .. } = said else { return false };
+    fn is_late_end(&mut self, message: &AgentMessage, out: &mut EffectSink<'_, '_>) -> bool {
+        let AgentMessage::TurnEnd { turn, message, .. } = message else { return false };
         if !self.takes_late_end(*turn) {
             return false;
         }
@@ -88,26 +88,26 @@ impl SessionState {
         true
     }
 
-    fn note_activity(&mut self, said: &AgentMessage, out: &mut EffectSink<'_, '_>) {
-        match said {
+    fn note_activity(&mut self, message: &AgentMessage, out: &mut EffectSink<'_, '_>) {
+        match message {
             AgentMessage::Heartbeat { fingerprint, .. } => self.beats(*fingerprint, out),
             // This confirms a cancelled turn and does not show that the agent works.
-            AgentMessage::TurnEnd { .. } if self.turns.cancelled_by.is_some() => {}
+            AgentMessage::TurnEnd { .. } if self.turns.cancel_deadline.is_some() => {}
             AgentMessage::Echo(_) => {}
             _ => self.alive("output", out),
         }
-        if is_work(said) {
+        if is_work(message) {
             self.speaks(out);
         }
     }
 
-    pub(super) fn agent_message(&mut self, said: AgentMessage, out: &mut EffectSink<'_, '_>) {
-        self.not_quiet(Some(&said), out);
-        if self.is_late_end(&said, out) {
+    pub(super) fn agent_message(&mut self, message: AgentMessage, out: &mut EffectSink<'_, '_>) {
+        self.not_quiet(Some(&message), out);
+        if self.is_late_end(&message, out) {
             return;
         }
-        self.note_activity(&said, out);
-        match said {
+        self.note_activity(&message, out);
+        match message {
             AgentMessage::Status { params } => out.record(Event::Status(RawMessage(params))),
             AgentMessage::Heartbeat { params, progress, fingerprint: _, steps } => {
                 out.record(Event::Heartbeat(RawMessage(params)));
@@ -139,10 +139,10 @@ impl SessionState {
                 prompt_capabilities,
                 info,
             } => {
-                self.agent.lists = supports_session_list;
-                self.agent.told.takes = Some(prompt_capabilities);
+                self.agent.supports_session_list = supports_session_list;
+                self.agent.info.takes = Some(prompt_capabilities);
                 if !resumed {
-                    self.agent.told.spent.reset_process_cost();
+                    self.agent.info.spent.reset_process_cost();
                 }
                 self.ready(supports_steering, Some(info), !resumed, out);
             }
@@ -184,7 +184,7 @@ impl SessionState {
                 out.record(unknown(message));
             }
             AgentMessage::TurnEnd { stop_reason, tokens, params, failed, .. } => {
-                self.agent.told.spent.add_turn(tokens);
+                self.agent.info.spent.add_turn(tokens);
                 self.agent_ends_turn(&stop_reason, params, failed, out);
             }
             AgentMessage::Unknown { message, fault } => {
@@ -207,7 +207,7 @@ impl SessionState {
 
     /// Warns once that policy cannot be enforced, if an agent acts and never asks.
     fn tool(&mut self, acts: bool, params: Json, out: &mut EffectSink<'_, '_>) {
-        if acts && !self.requests.asked && self.requests.unenforced.is_none() {
+        if acts && !self.requests.has_asked && self.requests.unenforced.is_none() {
             let why = self.unenforced_because(out.watch_policy().asking_advice.as_deref());
             let event = SessionUnenforced { tool: params.clone(), why: Some(why.clone()) };
             out.record(Event::SessionUnenforced(event));
@@ -219,10 +219,10 @@ impl SessionState {
     /// Returns the warning, with advice that makes this agent ask.
     fn unenforced_because(&self, asking_advice: Option<&str>) -> String {
         let name = self.spec.name.clone().unwrap_or_else(|| short(&self.spec.id.to_string()));
-        let advice = match (self.agent.told.controls.asking_mode(), asking_advice) {
+        let advice = match (self.agent.info.controls.asking_mode(), asking_advice) {
             (Some(mode), _) => format!("to be asked, run `intercom mode {name} {mode}`"),
             (None, Some(advice)) => advice.to_owned(),
-            (None, None) if self.spec.strict => {
+            (None, None) if self.agent_owns_turns() => {
                 "to be asked, set the agent up to ask before it acts, as its documentation says".to_owned()
             }
             (None, None) => "to be asked, have the agent send `clearance/request` before it acts".to_owned(),
@@ -304,9 +304,9 @@ impl SessionState {
         // A request with options of the agent's own may have no option that fits; then only people can answer.
         let Ok(option) = self.chosen(id, verdict, None) else { return };
         let (reason, via) = (Some(ruling.why.clone()), VIA_POLICY.to_owned());
-        let words = DecisionDetails { reason, option, by, via, ruling: new.then_some(ruling) };
+        let details = DecisionDetails { reason, option, by, via, ruling: new.then_some(ruling) };
         if let Some(open) = self.requests.clearances.remove(&id) {
-            self.close_decided(id, open, verdict, words, out);
+            self.close_decided(id, open, verdict, details, out);
         }
     }
 
@@ -356,7 +356,7 @@ impl SessionState {
     }
 
     pub(super) fn is_open(&self, request: &RequestId) -> bool {
-        self.requests.open().any(|open| open == request) || self.errands.does(request)
+        self.requests.open().any(|open| open == request) || self.host_calls.does(request)
     }
 
     pub(super) fn duplicate(
@@ -380,7 +380,10 @@ impl SessionState {
 
     /// Sends one prompt with each heartbeat, if `prompt_delivery = "heartbeat"`.
     fn prompt_with_heartbeat(&mut self, out: &mut EffectSink<'_, '_>) {
-        if self.spec.prompts_on_heartbeat && self.life.stage == LifeStage::Running && !self.holds_prompts() {
+        if self.spec.turn_model == TurnModel::OnHeartbeat
+            && self.life.stage == LifeStage::Running
+            && !self.holds_prompts()
+        {
             self.send_queued_prompt(out);
         }
     }

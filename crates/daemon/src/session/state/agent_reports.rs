@@ -7,27 +7,27 @@ use intercom_types::{AgentCommand, AgentInfo, ControlChange, Controls, Event, Pr
 impl SessionState {
     pub(super) fn controls(&mut self, controls: Controls) {
         // In another mode the agent may ask, so the warning begins anew.
-        if controls.current_mode() != self.agent.told.controls.current_mode() {
+        if controls.current_mode() != self.agent.info.controls.current_mode() {
             self.requests.unenforced = None;
         }
-        self.agent.told.controls = controls;
+        self.agent.info.controls = controls;
     }
 
     pub(super) fn title(&mut self, title: Option<String>) {
-        if title != self.agent.told.title {
-            self.agent.told.title = title;
+        if title != self.agent.info.title {
+            self.agent.info.title = title;
         }
     }
 
     /// Updates the steps of its plan. A heartbeat without steps changes nothing.
     pub(super) fn steps(&mut self, steps: Vec<ProgressStep>) {
-        if !steps.is_empty() && steps != self.agent.told.steps {
-            self.agent.told.steps = steps;
+        if !steps.is_empty() && steps != self.agent.info.steps {
+            self.agent.info.steps = steps;
         }
     }
 
     pub(super) fn cost(&mut self, micros: u64, currency: Option<&str>, out: &EffectSink<'_, '_>) {
-        self.agent.told.spent.add_cost(micros, currency, out.now());
+        self.agent.info.spent.add_cost(micros, currency, out.now());
     }
 
     pub(super) fn set(
@@ -37,11 +37,11 @@ impl SessionState {
         out: &mut EffectSink<'_, '_>,
     ) -> Result<(), CommandRefusal> {
         self.running()?;
-        if !self.spec.strict {
+        if !self.agent_owns_turns() {
             return Err(CommandRefusal::NothingToSet);
         }
-        self.agent.sets += 1;
-        let number = self.agent.sets;
+        self.agent.settings_sent += 1;
+        let number = self.agent.settings_sent;
         let (mode, model, option, value) = match set.clone() {
             ControlChange::Mode(mode) => (Some(mode), None, None, None),
             ControlChange::Model(model) => (None, Some(model), None, None),
@@ -56,7 +56,7 @@ impl SessionState {
     /// Asks the agent for its sessions. Not an act that resets the ladder.
     pub(super) fn list(&mut self, out: &mut EffectSink<'_, '_>) -> Result<(), CommandRefusal> {
         self.running()?;
-        if !self.agent.lists {
+        if !self.agent.supports_session_list {
             return Err(CommandRefusal::NothingToList);
         }
         self.send(AgentCommand::ListSessions, OutboundKind::Other, out);
@@ -66,17 +66,17 @@ impl SessionState {
     /// Returns true if another turn may begin. If a spending cap prevents it, that is reported once.
     pub(super) fn may_spend(&mut self, out: &mut EffectSink<'_, '_>) -> bool {
         let why = self.cap(out);
-        if let Some(why) = why.clone().filter(|_| self.agent.told.capped.is_none()) {
+        if let Some(why) = why.clone().filter(|_| self.agent.info.capped.is_none()) {
             out.record(Event::SpendCapped(SpendCapped { why }));
         }
-        if why != self.agent.told.capped {
-            self.agent.told.capped = why;
+        if why != self.agent.info.capped {
+            self.agent.info.capped = why;
         }
-        self.agent.told.capped.is_none()
+        self.agent.info.capped.is_none()
     }
 
     fn cap(&self, out: &EffectSink<'_, '_>) -> Option<String> {
-        let (spent, caps) = (&self.agent.told.spent, &out.watch_policy().spend);
+        let (spent, caps) = (&self.agent.info.spent, &out.watch_policy().spend);
         let currency = spent.currency.as_deref().unwrap_or("USD");
         let today = spent.cost_on_day(agent::day(out.now())).saturating_add(out.cx.spent_elsewhere);
         let over = |spent: u64, cap: Option<u64>, when: &str| {
@@ -89,13 +89,13 @@ impl SessionState {
 
     /// Checks the spending cap again, because it may have been raised, or the day may be over.
     pub(super) fn recheck_spend_cap(&mut self, out: &mut EffectSink<'_, '_>) {
-        if self.agent.told.capped.is_some() && self.life.stage == LifeStage::Running && self.may_spend(out) {
+        if self.agent.info.capped.is_some() && self.life.stage == LifeStage::Running && self.may_spend(out) {
             self.flush_prompts(out);
         }
     }
 
     pub fn agent_info(&self) -> &AgentInfo {
-        &self.agent.told
+        &self.agent.info
     }
 }
 

@@ -59,7 +59,7 @@ impl FailureState {
     /// Keeps a prompt that is sent. A prompt with content blocks is not kept: its ACP client sees the failure and asks
     /// again.
     pub(super) fn sends(&mut self, prompt: &QueuedPrompt) {
-        let is_kept = !prompt.ours && prompt.content.is_none() && prompt.text.len() <= MAX_KEPT;
+        let is_kept = !prompt.by_daemon && prompt.content.is_none() && prompt.text.len() <= MAX_KEPT;
         self.unserved = is_kept.then(|| prompt.clone());
     }
 
@@ -97,14 +97,16 @@ impl SessionState {
     /// Updates the failure at the end of a turn. An error that follows our own cancellation is not a failure.
     pub(super) fn judge_turn(&mut self, stop_reason: &str, failed: bool, now: Time) {
         let cancelled =
-            self.turns.cancelled_by.is_some() || ["cancelled", INTERRUPTED].contains(&stop_reason);
+            self.turns.cancel_deadline.is_some() || ["cancelled", INTERRUPTED].contains(&stop_reason);
         if cancelled {
             self.failures.log_in = None;
         } else if failed || self.failures.log_in.is_some() {
-            let said = stop_reason.strip_prefix("error:").unwrap_or(stop_reason).trim().trim_end_matches('.');
+            let words =
+                stop_reason.strip_prefix("error:").unwrap_or(stop_reason).trim().trim_end_matches('.');
             self.failures.awaits_log_in = self.failures.log_in.is_some();
             // Without a handshake these are the agent's own words; from an ACP agent they are quoted already.
-            let why = if self.spec.strict { said.to_owned() } else { quoted(&one_line(said, MAX_LINE)) };
+            let why =
+                if self.agent_owns_turns() { words.to_owned() } else { quoted(&one_line(words, MAX_LINE)) };
             self.fail(FailureKind::Turn, &why, now);
             self.failures.last_turn = self.failed().map(|failed| failed.reason.clone());
         } else {
@@ -129,12 +131,12 @@ impl SessionState {
         };
         // The prompt was answered, so it has arrived, even without an acknowledgement. A late acknowledgement would
         // otherwise remove it from the queue.
-        let carries = OutboundKind::Prompt(prompt.id);
-        if let Some(n) = self.outbox.in_flight.iter().find(|(_, known)| **known == carries).map(|(n, _)| *n) {
+        let kind = OutboundKind::Prompt(prompt.id);
+        if let Some(n) = self.outbox.in_flight.iter().find(|(_, known)| **known == kind).map(|(n, _)| *n) {
             self.settle(n, None, out);
         }
         let (id, cause) = (prompt.id, "the agent needs a log-in".to_owned());
-        let place = self.turns.queue.iter().take_while(|queued| queued.ours).count();
+        let place = self.turns.queue.iter().take_while(|queued| queued.by_daemon).count();
         self.turns.queue.insert(place, prompt);
         let order = if self.turns.queue.len() > 1 { self.queue_order() } else { Vec::new() };
         out.record(Event::PromptRequeued(PromptRequeued { prompt: id, cause, order }));
@@ -146,7 +148,7 @@ impl SessionState {
         if !std::mem::take(&mut self.failures.awaits_log_in) {
             return;
         }
-        let same = self.turns.queue.iter().position(|queued| !queued.ours && queued.text == text);
+        let same = self.turns.queue.iter().position(|queued| !queued.by_daemon && queued.text == text);
         if let Some(QueuedPrompt { id, .. }) = same.and_then(|at| self.turns.queue.remove(at)) {
             out.record(Event::PromptWithdrawn(PromptWithdrawn { prompt: id, by: by.to_owned() }));
         }
@@ -167,14 +169,14 @@ impl SessionState {
 
     /// Returns the end of a process in words, unless somebody ended it. A clean exit of an agent that has worked is not
     /// a failure.
-    pub(super) fn judge_exit(&mut self, gone: &AgentExit, now: Time) -> Option<String> {
+    pub(super) fn judge_exit(&mut self, agent_exit: &AgentExit, now: Time) -> Option<String> {
         if matches!(self.life.stage, LifeStage::Stopping { .. }) {
             return None;
         }
-        let strict = self.spec.strict;
-        let starting = self.life.stage == LifeStage::Starting || (!strict && !self.turns.spoke);
-        let when = match gone.unanswered {
-            _ if !strict && !self.turns.spoke => " before any output".to_owned(),
+        let has_handshake = self.agent_owns_turns();
+        let starting = self.life.stage == LifeStage::Starting || (!has_handshake && !self.turns.has_spoken);
+        let when = match agent_exit.unanswered {
+            _ if !has_handshake && !self.turns.has_spoken => " before any output".to_owned(),
             Some(method) if self.life.stage == LifeStage::Starting => {
                 format!(" before it answered `{method}`")
             }
@@ -182,21 +184,22 @@ impl SessionState {
             _ if self.turns.turn.is_some() => " during a turn".to_owned(),
             _ => String::new(),
         };
-        let line = last_line(&gone.stderr_tail).or_else(|| self.failures.rejected_line.clone());
+        let line = last_line(&agent_exit.stderr_tail).or_else(|| self.failures.rejected_line.clone());
         let line = line.map(|line| format!(": {}", quoted(&line))).unwrap_or_default();
-        let why = match gone.exit {
+        let why = match agent_exit.exit {
             // Our signal ended it, but the cause is the closed stream.
-            _ if gone.reason == STREAM_CLOSED && !gone.steps.is_empty() => {
+            _ if agent_exit.reason == STREAM_CLOSED && !agent_exit.steps.is_empty() => {
                 format!("{STREAM_CLOSED}: it closed its stdout{when}, kept running, and was stopped{line}")
             }
             Exit { code: Some(code), .. } => format!("exited with code {code}{when}{line}"),
             Exit { signal: Some(signal), .. } => format!("was ended by signal {signal}{when}{line}"),
-            Exit { .. } => gone.reason.clone(),
+            Exit { .. } => agent_exit.reason.clone(),
         };
         // Without a handshake, a command without a prompt and without output may simply be done.
-        let mute = !strict && self.agent.told.first_prompt.is_none() && line.is_empty();
-        let clean =
-            gone.exit.code == Some(0) && (!starting || mute) && !(strict && self.turns.turn.is_some());
+        let mute = !has_handshake && self.agent.info.first_prompt.is_none() && line.is_empty();
+        let clean = agent_exit.exit.code == Some(0)
+            && (!starting || mute)
+            && !(has_handshake && self.turns.turn.is_some());
         if !clean {
             self.fail(if starting { FailureKind::Start } else { FailureKind::Exit }, &why, now);
         }

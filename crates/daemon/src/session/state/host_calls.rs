@@ -113,23 +113,23 @@ impl HostCalls {
 impl SessionState {
     pub(super) fn request_host_call(
         &mut self,
-        errand: HostCall,
-        looked: HostCallAssessment,
+        call: HostCall,
+        assessment: HostCallAssessment,
         out: &mut EffectSink<'_, '_>,
     ) {
         self.heard_from(out);
-        let HostCall { request, method, params, line, operation: _ } = errand;
-        if self.is_open(&request) || self.errands.holds(&request) {
+        let HostCall { request, method, params, line, operation: _ } = call;
+        if self.is_open(&request) || self.host_calls.holds(&request) {
             return self.duplicate(request, line, &method, out);
         }
-        let looked = match looked {
+        let admitted = match assessment {
             HostCallAssessment::Allowed(job) => self.admit(job).map(|job| (job, None)),
             HostCallAssessment::Ask(job, ask, assessed) => {
                 self.admit(job).map(|job| (job, Some((ask, assessed))))
             }
             HostCallAssessment::Refused(trouble) => Err(trouble),
         };
-        let (job, ask) = match looked {
+        let (job, ask) = match admitted {
             Ok(admitted) => admitted,
             Err(trouble) => {
                 let about = Json::of(&CallParams { params: &params });
@@ -137,7 +137,7 @@ impl SessionState {
             }
         };
         let doing = ask.is_none();
-        self.errands.open.push(OpenHostCall {
+        self.host_calls.open.push(OpenHostCall {
             request: request.clone(),
             method,
             job,
@@ -154,28 +154,33 @@ impl SessionState {
     fn admit(&mut self, mut job: HostCallJob) -> Result<HostCallJob, HostCallError> {
         match &mut job {
             HostCallJob::Write { content, .. }
-                if self.errands.held_bytes() + content.len() > MAX_HELD_BYTES =>
+                if self.host_calls.held_bytes() + content.len() > MAX_HELD_BYTES =>
             {
                 return Err(HostCallError::failed("too many writes wait for a decision"));
             }
             HostCallJob::Read { .. } | HostCallJob::Write { .. } => {}
             HostCallJob::Run(run) => {
-                if self.errands.terminals.len() >= MAX_TERMINALS {
+                if self.host_calls.terminals.len() >= MAX_TERMINALS {
                     return Err(HostCallError::failed(format!(
                         "there are {MAX_TERMINALS} terminals already"
                     )));
                 }
-                self.errands.counted += 1;
-                run.terminal = format!("term-{}", self.errands.counted);
+                self.host_calls.counted += 1;
+                run.terminal = format!("term-{}", self.host_calls.counted);
                 let (id, output_limit) = (run.terminal.clone(), run.output_limit);
-                self.errands.terminals.push(AgentTerminal { id, output_limit, started: false, ended: None });
+                self.host_calls.terminals.push(AgentTerminal {
+                    id,
+                    output_limit,
+                    started: false,
+                    ended: None,
+                });
             }
             HostCallJob::Terminal { terminal, .. } => {
-                if self.errands.terminal(terminal).is_none() {
+                if self.host_calls.terminal(terminal).is_none() {
                     let why = format!("there is no terminal {terminal:?}");
                     return Err(HostCallError { code: FaultCode::NotFound, why });
                 }
-                let waiting = self.errands.open.iter().filter(|open| open.waits_for(terminal)).count();
+                let waiting = self.host_calls.open.iter().filter(|open| open.waits_for(terminal)).count();
                 if waiting >= MAX_WAITING {
                     return Err(HostCallError::failed("too many requests wait for this terminal"));
                 }
@@ -186,14 +191,16 @@ impl SessionState {
 
     /// Performs a host call that needs no decision any more.
     fn begin_host_call(&mut self, request: &RequestId, out: &mut EffectSink<'_, '_>) {
-        let Some(open) = self.errands.open.iter_mut().find(|open| open.request == *request) else { return };
+        let Some(open) = self.host_calls.open.iter_mut().find(|open| open.request == *request) else {
+            return;
+        };
         open.doing = true;
         let HostCallJob::Terminal { terminal, verb } = &open.job else {
             let job = open.job.clone();
             return out.effects.push(StepEffect::Do { request: request.clone(), job });
         };
         let (terminal, verb) = (terminal.clone(), *verb);
-        match (verb, self.errands.terminal(&terminal).and_then(|terminal| terminal.ended.clone())) {
+        match (verb, self.host_calls.terminal(&terminal).and_then(|terminal| terminal.ended.clone())) {
             (TerminalOperation::Wait | TerminalOperation::Kill, Some(exit)) => {
                 self.answer_terminal_wait(request, &terminal, verb, exit, out);
             }
@@ -213,7 +220,7 @@ impl SessionState {
         exit: Exit,
         out: &mut EffectSink<'_, '_>,
     ) {
-        let Some(open) = self.errands.take(request) else { return };
+        let Some(open) = self.host_calls.take(request) else { return };
         if verb == TerminalOperation::Kill {
             out.record(Event::TerminalKilled(TerminalKilled { terminal: terminal.to_owned() }));
             self.reply(open, HostCallReply::Killed, out);
@@ -223,8 +230,8 @@ impl SessionState {
     }
 
     fn reply(&mut self, open: OpenHostCall, reply: HostCallReply, out: &mut EffectSink<'_, '_>) {
-        let carries = open.clearance.map_or(OutboundKind::Other, OutboundKind::Clearance);
-        self.send(AgentCommand::Reply { request: open.request, reply }, carries, out);
+        let kind = open.clearance.map_or(OutboundKind::Other, OutboundKind::Clearance);
+        self.send(AgentCommand::Reply { request: open.request, reply }, kind, out);
     }
 
     /// Reports a failed call to the agent and to people.
@@ -262,7 +269,7 @@ impl SessionState {
         reason: Option<&str>,
         out: &mut EffectSink<'_, '_>,
     ) -> bool {
-        let Some(open) = self.errands.open.iter_mut().find(|open| open.request == *request && !open.doing)
+        let Some(open) = self.host_calls.open.iter_mut().find(|open| open.request == *request && !open.doing)
         else {
             return false;
         };
@@ -280,23 +287,24 @@ impl SessionState {
 
     /// Drops a host call that will not be performed. Returns true if there was one.
     pub(super) fn forget_host_call(&mut self, request: &RequestId) -> bool {
-        let Some(open) = self.errands.take(request) else { return false };
-        self.errands.forget_terminal(&open.job);
+        let Some(open) = self.host_calls.take(request) else { return false };
+        self.host_calls.forget_terminal(&open.job);
         true
     }
 
     /// Returns true while the host call waits for the decision of people.
     pub(super) fn host_call_awaits_decision(&self, request: &RequestId) -> bool {
-        self.errands.holds(request) && !self.errands.does(request)
+        self.host_calls.holds(request) && !self.host_calls.does(request)
     }
 
     /// Withdraws a running call for the agent: only a wait can be ended. Returns true if there was one.
     pub(super) fn withdraw_host_call(&mut self, request: &RequestId, out: &mut EffectSink<'_, '_>) -> bool {
-        let Some(open) = self.errands.open.iter().find(|open| open.request == *request && open.doing) else {
+        let Some(open) = self.host_calls.open.iter().find(|open| open.request == *request && open.doing)
+        else {
             return false;
         };
         if matches!(open.job, HostCallJob::Terminal { verb: TerminalOperation::Wait, .. }) {
-            self.errands.take(request);
+            self.host_calls.take(request);
             let (request, message) = (request.clone(), "withdrawn".to_owned());
             let fault = RequestFault { request, code: FaultCode::Cancelled, message };
             self.send(AgentCommand::Fault(fault), OutboundKind::Other, out);
@@ -312,17 +320,17 @@ impl SessionState {
         out: &mut EffectSink<'_, '_>,
     ) {
         // Without a pending request its agent has ended.
-        let Some(open) = self.errands.take(request) else { return };
-        let deed = match result {
-            Ok(deed) => deed,
+        let Some(open) = self.host_calls.take(request) else { return };
+        let result = match result {
+            Ok(result) => result,
             Err(trouble) => {
-                self.errands.forget_terminal(&open.job);
+                self.host_calls.forget_terminal(&open.job);
                 let about = open.about();
                 return self.fail_host_call(open.request, open.method, open.clearance, &trouble, about, out);
             }
         };
         let (request, clearance) = (open.request.clone(), open.clearance);
-        let (event, reply) = match (open.job.clone(), deed) {
+        let (event, reply) = match (open.job.clone(), result) {
             (HostCallJob::Read { path, at, line, limit }, HostCallResult::Read { text, bytes, missing }) => {
                 let event = FileRead { path, at, request, clearance, bytes, missing, line, limit };
                 (Event::FileRead(event), HostCallReply::Content(text))
@@ -332,7 +340,7 @@ impl SessionState {
                 (Event::FileWritten(event), HostCallReply::Written)
             }
             (HostCallJob::Run(run), HostCallResult::Started { pid }) => {
-                for terminal in self.errands.terminals.iter_mut().filter(|t| t.id == run.terminal) {
+                for terminal in self.host_calls.terminals.iter_mut().filter(|t| t.id == run.terminal) {
                     terminal.started = true;
                 }
                 let reply = HostCallReply::Started { terminal: run.terminal.clone() };
@@ -341,12 +349,12 @@ impl SessionState {
                 (Event::TerminalStarted(event), reply)
             }
             (HostCallJob::Terminal { terminal, .. }, HostCallResult::Output { text, truncated }) => {
-                let exit = self.errands.terminal(&terminal).and_then(|terminal| terminal.ended.clone());
+                let exit = self.host_calls.terminal(&terminal).and_then(|terminal| terminal.ended.clone());
                 let event = TerminalOutput { terminal, request, clearance, bytes: text.len(), truncated };
                 (Event::TerminalOutput(event), HostCallReply::Output { text, truncated, exit })
             }
             (HostCallJob::Terminal { terminal, .. }, HostCallResult::Released) => {
-                self.errands.terminals.retain(|known| known.id != terminal);
+                self.host_calls.terminals.retain(|known| known.id != terminal);
                 let event = TerminalReleased { terminal, request, clearance };
                 (Event::TerminalReleased(event), HostCallReply::Released)
             }
@@ -365,7 +373,7 @@ impl SessionState {
         why: Option<&str>,
         out: &mut EffectSink<'_, '_>,
     ) {
-        let Some(terminal) = self.errands.terminals.iter_mut().find(|terminal| terminal.id == id) else {
+        let Some(terminal) = self.host_calls.terminals.iter_mut().find(|terminal| terminal.id == id) else {
             return;
         };
         if terminal.ended.is_none() {
@@ -378,7 +386,7 @@ impl SessionState {
             }));
         }
         let waiting: Vec<(RequestId, TerminalOperation)> = self
-            .errands
+            .host_calls
             .open
             .iter()
             .filter(|open| open.waits_for(id))
@@ -397,7 +405,7 @@ impl SessionState {
 
     /// Drops all calls after the agent's exit, because nobody is left to answer.
     pub(super) fn drop_host_calls(&mut self, out: &mut EffectSink<'_, '_>) {
-        for open in std::mem::take(&mut *self.errands).open {
+        for open in std::mem::take(&mut *self.host_calls).open {
             let Some(clearance) = open.clearance else { continue };
             let cause = Delivery::STREAM_CLOSED.to_owned();
             out.record(Event::ClearanceUndelivered(ClearanceUndelivered { clearance, cause }));
@@ -406,17 +414,20 @@ impl SessionState {
 
     /// Returns true while there is room for another host call.
     pub(super) fn has_host_call_capacity(&self) -> bool {
-        self.errands.doing() < MAX_DOING
+        self.host_calls.doing() < MAX_DOING
     }
 
     /// Returns the host calls that were to be performed when the last daemon ended.
     pub fn unfinished_host_calls(&self) -> Vec<(RequestId, HostCallJob)> {
-        let doing = self.errands.open.iter().filter(|open| open.doing);
+        let doing = self.host_calls.open.iter().filter(|open| open.doing);
         let due = doing.filter_map(|open| {
             let job = match &open.job {
                 HostCallJob::Terminal { verb: TerminalOperation::Wait, .. } => return None,
                 HostCallJob::Terminal { terminal, verb: TerminalOperation::Release }
-                    if self.errands.terminal(terminal).is_some_and(|terminal| terminal.ended.is_none()) =>
+                    if self
+                        .host_calls
+                        .terminal(terminal)
+                        .is_some_and(|terminal| terminal.ended.is_none()) =>
                 {
                     HostCallJob::Terminal { terminal: terminal.clone(), verb: TerminalOperation::Kill }
                 }
@@ -429,18 +440,18 @@ impl SessionState {
 
     /// Returns the terminals that were started.
     pub fn terminals(&self) -> impl Iterator<Item = &AgentTerminal> {
-        self.errands.terminals.iter().filter(|terminal| terminal.started)
+        self.host_calls.terminals.iter().filter(|terminal| terminal.started)
     }
 
     /// Returns the clearance that allowed this host call.
     pub fn cleared(&self, request: &RequestId) -> Option<ClearanceId> {
-        self.errands.open.iter().find(|open| open.request == *request)?.clearance
+        self.host_calls.open.iter().find(|open| open.request == *request)?.clearance
     }
 
     /// Returns the message that answers the request of this clearance, if it is on its way.
     pub fn answer_to(&self, clearance: ClearanceId) -> Option<u64> {
-        let is = |carries: &OutboundKind| matches!(carries, OutboundKind::Clearance(id) if *id == clearance);
-        self.outbox.in_flight.iter().find(|(_, carries)| is(carries)).map(|(n, _)| *n)
+        let is = |kind: &OutboundKind| matches!(kind, OutboundKind::Clearance(id) if *id == clearance);
+        self.outbox.in_flight.iter().find(|(_, kind)| is(kind)).map(|(n, _)| *n)
     }
 }
 

@@ -23,7 +23,7 @@ pub enum SessionInput {
     },
     /// Another agent for a session that has had no process.
     Agent {
-        about: Box<SessionSpec>,
+        spec: Box<SessionSpec>,
         command: String,
         by: String,
     },
@@ -151,7 +151,7 @@ pub enum SessionInput {
         by: String,
     },
     Stop {
-        how: StopMode,
+        mode: StopMode,
         by: String,
     },
     /// The acknowledgement of a failure: this one, or any.

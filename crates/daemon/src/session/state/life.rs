@@ -20,7 +20,8 @@ pub(super) struct SessionLife {
     pub(super) stderr_tail: String,
     pub(super) exit: Option<Exit>,
     /// The time by which the agent must be ready, while it is not.
-    pub(super) ready_by: Option<Time>,
+    #[serde(rename = "ready_by")]
+    pub(super) ready_deadline: Option<Time>,
     /// The times of its restarts, past and planned.
     pub(super) restarts: VecDeque<Time>,
     /// True if its first prompt starts it, and no process of it has been ready yet.
@@ -42,7 +43,7 @@ impl Default for SessionLife {
             started_at: None,
             stderr_tail: String::new(),
             exit: None,
-            ready_by: None,
+            ready_deadline: None,
             restarts: VecDeque::new(),
             deferred: false,
             orphan: false,
@@ -59,11 +60,12 @@ pub(super) enum LifeStage {
     Starting,
     Running,
     Stopping {
-        how: StopMode,
+        #[serde(rename = "how")]
+        mode: StopMode,
         by: String,
         /// True if it will be restarted.
-        #[serde(default)]
-        again: bool,
+        #[serde(default, rename = "again")]
+        to_restart: bool,
         /// The reason, if nobody asked for the stop.
         #[serde(default)]
         why: Option<String>,
@@ -100,7 +102,7 @@ impl SessionLife {
     /// Returns the mode of the stop that is under way, if any.
     pub(super) fn stopping(&self) -> Option<StopMode> {
         match self.stage {
-            LifeStage::Stopping { how, .. } => Some(how),
+            LifeStage::Stopping { mode, .. } => Some(mode),
             _ => None,
         }
     }

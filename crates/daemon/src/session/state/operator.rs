@@ -1,9 +1,9 @@
 //! Inputs from operators.
 
-use super::watch::BY;
+use super::watch::DAEMON;
 use super::{
     CommandRefusal, DecisionDetails, EffectSink, LifeStage, MAX_IN_FLIGHT, OpenClearance, OutboundKind,
-    QueuedPrompt, RequestSubject, SessionInput, SessionState, StepEffect,
+    QueuedPrompt, RequestSubject, SessionInput, SessionState, StepEffect, TurnModel,
 };
 use intercom_types::event::{
     ClearanceApproved, ClearanceClosed, ClearanceDecided, ClearanceDelivered, ClearanceUndelivered,
@@ -34,8 +34,8 @@ impl SessionState {
                 return self.amend(prompt, text, place, &by, out);
             }
             SessionInput::Decide { clearance, verdict, reason, option, by, via } => {
-                let words = DecisionDetails { reason, option, by: by.clone(), via, ruling: None };
-                self.decide(clearance, verdict, words, out)?;
+                let details = DecisionDetails { reason, option, by: by.clone(), via, ruling: None };
+                self.decide(clearance, verdict, details, out)?;
                 by
             }
             SessionInput::Answer { question, answer, instruction, by } => {
@@ -60,7 +60,7 @@ impl SessionState {
             SessionInput::Preset { preset, widens, by } => {
                 return self.choose_preset(preset, widens, &by, out);
             }
-            SessionInput::Stop { how, by } => return self.stop(how, by, out),
+            SessionInput::Stop { mode, by } => return self.stop(mode, by, out),
             SessionInput::Seen { at, by } => {
                 self.seen(at, &by, out);
                 return Ok(());
@@ -86,10 +86,10 @@ impl SessionState {
         &mut self,
         wording: PromptBody,
         by: String,
-        ours: bool,
+        by_daemon: bool,
         out: &mut EffectSink<'_, '_>,
     ) -> Result<(), CommandRefusal> {
-        self.put_as(None, wording, by, ours, out)
+        self.put_as(None, wording, by, by_daemon, out)
     }
 
     /// Queues a prompt under the caller's id, which is new.
@@ -98,20 +98,20 @@ impl SessionState {
         id: Option<PromptId>,
         wording: PromptBody,
         by: String,
-        ours: bool,
+        by_daemon: bool,
         out: &mut EffectSink<'_, '_>,
     ) -> Result<(), CommandRefusal> {
         self.steerable()?;
-        if self.turns.queue.len() >= self.spec.max_queued_prompts && by != BY {
+        if self.turns.queue.len() >= self.spec.max_queued_prompts && by != DAEMON {
             return Err(CommandRefusal::QueueFull(self.turns.queue.len()));
         }
         let id = id.unwrap_or_else(|| PromptId::from_seed(out.seed()));
         let PromptBody { text, content } = wording;
-        if !ours {
+        if !by_daemon {
             self.try_again(&text, &by, out);
         }
-        if !ours && self.agent.told.first_prompt.is_none() {
-            self.agent.told.first_prompt = agent::first_line(&text);
+        if !by_daemon && self.agent.info.first_prompt.is_none() {
+            self.agent.info.first_prompt = agent::first_line(&text);
         }
         out.record(Event::PromptQueued(PromptQueued {
             prompt: id,
@@ -119,10 +119,10 @@ impl SessionState {
             content: content.clone(),
             by,
         }));
-        let queued = QueuedPrompt { id, text, content, ours };
-        if ours {
+        let queued = QueuedPrompt { id, text, content, by_daemon };
+        if by_daemon {
             // In front of people's prompts, because it is about the current task, and behind our earlier ones.
-            let at = self.turns.queue.iter().take_while(|queued| queued.ours).count();
+            let at = self.turns.queue.iter().take_while(|queued| queued.by_daemon).count();
             self.turns.queue.insert(at, queued);
         } else {
             self.turns.queue.push_back(queued);
@@ -137,7 +137,7 @@ impl SessionState {
     /// Sends prompts at once and in order, as long as the agent reads.
     pub(super) fn flush_prompts(&mut self, out: &mut EffectSink<'_, '_>) {
         while self.life.stage == LifeStage::Running
-            && !self.spec.prompts_on_heartbeat
+            && self.spec.turn_model != TurnModel::OnHeartbeat
             && !self.holds_prompts()
             && self.outbox.in_flight.len() < MAX_IN_FLIGHT
             && !self.turns.queue.is_empty()
@@ -150,12 +150,12 @@ impl SessionState {
     pub(super) fn send_queued_prompt(&mut self, out: &mut EffectSink<'_, '_>) {
         let Some(queued) = self.turns.queue.pop_front() else { return };
         self.failures.sends(&queued);
-        let QueuedPrompt { id, text, content, ours } = queued;
-        if !ours {
+        let QueuedPrompt { id, text, content, by_daemon } = queued;
+        if !by_daemon {
             self.oversight.tracker.record_sign_of_life(out.now());
         }
         // Our own text in between is not the task that is repeated after a restart.
-        if !ours || self.turns.unfinished.is_none() {
+        if !by_daemon || self.turns.unfinished.is_none() {
             self.turns.unfinished = Some(id);
         }
         self.begin_turn("prompt", out);
@@ -191,7 +191,7 @@ impl SessionState {
         by: &str,
         out: &mut EffectSink<'_, '_>,
     ) -> Result<(), CommandRefusal> {
-        let at = self.turns.queue.iter().position(|queued| queued.id == prompt && !queued.ours);
+        let at = self.turns.queue.iter().position(|queued| queued.id == prompt && !queued.by_daemon);
         let at = at.ok_or(CommandRefusal::NotQueued)?;
         let content =
             text.as_ref().and_then(|text| Some(self.turns.queue.get(at)?.content.as_ref()?.with_text(text)));
@@ -201,7 +201,7 @@ impl SessionState {
         }
         let mut order = Vec::new();
         if let Some(queued) = place.and_then(|_| self.turns.queue.remove(at)) {
-            let first = self.turns.queue.iter().take_while(|queued| queued.ours).count();
+            let first = self.turns.queue.iter().take_while(|queued| queued.by_daemon).count();
             let place = first.saturating_add(place.unwrap_or(0)).min(self.turns.queue.len());
             self.turns.queue.insert(place, queued);
             order = self.queue_order();
@@ -220,21 +220,21 @@ impl SessionState {
         &mut self,
         id: ClearanceId,
         verdict: Verdict,
-        words: DecisionDetails,
+        details: DecisionDetails,
         out: &mut EffectSink<'_, '_>,
     ) -> Result<(), CommandRefusal> {
         self.steerable()?;
         if !self.requests.clearances.contains_key(&id) {
             return Err(CommandRefusal::NotOpen);
         }
-        let option = self.chosen(id, verdict, words.option)?;
-        let words = DecisionDetails { option, ..words };
+        let option = self.chosen(id, verdict, details.option)?;
+        let details = DecisionDetails { option, ..details };
         if verdict == Verdict::Approve
             && let Some(open) = self.requests.clearances.get_mut(&id)
-            && !open.approve(&words.by, words.option.as_ref())?
+            && !open.approve(&details.by, details.option.as_ref())?
         {
             let (approvals, needed) = (open.terms.approvals.len(), open.terms.needed);
-            let DecisionDetails { reason, option, by, via, .. } = words;
+            let DecisionDetails { reason, option, by, via, .. } = details;
             let RequestSubject { action, title } = open.subject.clone();
             out.record(Event::ClearanceApproved(ClearanceApproved {
                 clearance: id,
@@ -250,13 +250,12 @@ impl SessionState {
             return Ok(());
         }
         let open = self.requests.clearances.remove(&id).ok_or(CommandRefusal::NotOpen)?;
-        let told = words
-            .reason
-            .clone()
-            .filter(|_| verdict == Verdict::Deny && self.spec.strict && out.watch_policy().reason_as_prompt);
-        let by = words.by.clone();
-        self.close_decided(id, open, verdict, words, out);
-        if let Some(reason) = told {
+        let reason_to_tell = details.reason.clone().filter(|_| {
+            verdict == Verdict::Deny && self.agent_owns_turns() && out.watch_policy().reason_as_prompt
+        });
+        let by = details.by.clone();
+        self.close_decided(id, open, verdict, details, out);
+        if let Some(reason) = reason_to_tell {
             // Its protocol has no place for the reason. With a full queue, the reason is dropped.
             self.queue_prompt(format!("Your request was denied: {reason}").into(), by, false, out).ok();
         }
@@ -276,8 +275,8 @@ impl SessionState {
         }
         // An ACP agent understands an approval only as one of its options. Host calls need none, because we perform
         // them.
-        let ours = self.host_call_awaits_decision(&open.request);
-        let mute = self.spec.strict && verdict == Verdict::Approve && !ours;
+        let is_host_call = self.host_call_awaits_decision(&open.request);
+        let mute = self.agent_owns_turns() && verdict == Verdict::Approve && !is_host_call;
         if mute { Err(CommandRefusal::OptionRequired("none is offered".to_owned())) } else { Ok(asked) }
     }
 
@@ -287,11 +286,11 @@ impl SessionState {
         id: ClearanceId,
         open: OpenClearance,
         verdict: Verdict,
-        words: DecisionDetails,
+        details: DecisionDetails,
         out: &mut EffectSink<'_, '_>,
     ) {
         let status = verdict.status();
-        let DecisionDetails { reason, option, by, via, ruling } = words;
+        let DecisionDetails { reason, option, by, via, ruling } = details;
         let OpenClearance { request, terms, subject: RequestSubject { action, title }, .. } = open;
         out.record(Event::ClearanceDecided(ClearanceDecided {
             clearance: id,
@@ -389,12 +388,12 @@ impl SessionState {
     ) -> Result<(), CommandRefusal> {
         self.running()?;
         out.record(Event::Nudged(Nudged { message: message.clone(), by: by.to_owned() }));
-        match (self.spec.strict, &self.turns.turn) {
+        match (self.agent_owns_turns(), &self.turns.turn) {
             (true, None) => {
-                self.failures.awaits_log_in &= by == BY; // a person retries
+                self.failures.awaits_log_in &= by == DAEMON; // a person retries
                 self.queue_prompt(message.into(), by.to_owned(), true, out)
             }
-            (true, Some(_)) if !self.agent.steers => {
+            (true, Some(_)) if !self.agent.supports_steering => {
                 self.cancel_turn("a nudge".to_owned(), out);
                 self.queue_prompt(message.into(), by.to_owned(), true, out)
             }
@@ -414,47 +413,52 @@ impl SessionState {
             self.cancel_turn("a nudge".to_owned(), out);
         }
         // It runs, and our prompts are not refused for other reasons.
-        self.queue_prompt(message.into(), BY.to_owned(), true, out).ok();
+        self.queue_prompt(message.into(), DAEMON.to_owned(), true, out).ok();
     }
 
     pub(super) fn stop(
         &mut self,
-        how: StopMode,
+        mode: StopMode,
         by: String,
         out: &mut EffectSink<'_, '_>,
     ) -> Result<(), CommandRefusal> {
         match &self.life.stage {
             LifeStage::Ended { .. } => return Err(CommandRefusal::Ended),
             // During a stop only two things are new: a kill, and that the session is not restarted.
-            LifeStage::Stopping { how: StopMode::Kill, again: false, .. } => return Ok(()),
-            LifeStage::Stopping { how: StopMode::Stop, again: false, .. } if how == StopMode::Stop => {
+            LifeStage::Stopping { mode: StopMode::Kill, to_restart: false, .. } => return Ok(()),
+            LifeStage::Stopping { mode: StopMode::Stop, to_restart: false, .. } if mode == StopMode::Stop => {
                 return Ok(());
             }
             _ => {}
         }
-        out.record(Event::SessionStopping(SessionStopping { how, by: by.clone(), again: false, why: None }));
+        out.record(Event::SessionStopping(SessionStopping {
+            mode,
+            by: by.clone(),
+            to_restart: false,
+            why: None,
+        }));
         if matches!(
             self.life.stage,
             LifeStage::Created | LifeStage::Resting { .. } | LifeStage::Parked { .. }
         ) {
-            let how = if how == StopMode::Kill { "killed" } else { "stopped" };
+            let done = if mode == StopMode::Kill { "killed" } else { "stopped" };
             self.failures.exit = None; // the person is the cause now
-            self.end(format!("{how} by {by}"), out); // without a process there is nothing to wait for
+            self.end(format!("{done} by {by}"), out); // without a process there is nothing to wait for
             return Ok(());
         }
-        out.effects.push(StepEffect::Stop { how });
-        self.life.stage = LifeStage::Stopping { how, by, again: false, why: None };
+        out.effects.push(StepEffect::Stop { mode });
+        self.life.stage = LifeStage::Stopping { mode, by, to_restart: false, why: None };
         Ok(())
     }
 
     /// Records that a message has arrived, or never will.
     pub(super) fn settle(&mut self, n: u64, cause: Option<&str>, out: &mut EffectSink<'_, '_>) {
         // A number may be settled twice, by an acknowledgement and by the exit; the first one counts.
-        let Some(carries) = self.outbox.in_flight.remove(&n) else { return };
+        let Some(kind) = self.outbox.in_flight.remove(&n) else { return };
         if cause.is_none() {
             self.oversight.tracker.record_delivery(out.now());
         }
-        match carries {
+        match kind {
             OutboundKind::Clearance(id) => {
                 out.record(match cause {
                     None => Event::ClearanceDelivered(ClearanceDelivered { clearance: id }),

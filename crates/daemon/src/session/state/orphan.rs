@@ -10,7 +10,7 @@
 //! the output of an orphan is kept in the log, and people can stop it.
 
 use super::agent::unknown;
-use super::watch::BY;
+use super::watch::DAEMON;
 use super::{CommandRefusal, EffectSink, LifeStage, SessionInput, SessionState};
 use intercom_types::event::{
     ClearanceClosed, LineRejected, PromptUndelivered, QuestionClosed, RawMessage, SessionAdopted,
@@ -55,7 +55,7 @@ impl SessionState {
     pub(super) fn adopt(&mut self, adoption: AdoptedProcess, out: &mut EffectSink<'_, '_>) {
         let AdoptedProcess { generation, pid, created, why, open } = adoption;
         if let Some(command) = created {
-            self.record_creation(BY, &command, out);
+            self.record_creation(DAEMON, &command, out);
         } else {
             let cause = format!("the database is older than the process: {why}");
             self.fail_in_flight(&cause, out);
@@ -75,7 +75,7 @@ impl SessionState {
             ladder_off,
             ..AgentCondition::new(Situation::Orphan, out.now())
         });
-        out.record(Event::SessionAdopted(SessionAdopted { generation, pid, why, by: BY.to_owned() }));
+        out.record(Event::SessionAdopted(SessionAdopted { generation, pid, why, by: DAEMON.to_owned() }));
     }
 
     /// Handles an input of an adopted process: its output is kept, its end is recorded, and it can only be stopped.
@@ -85,12 +85,12 @@ impl SessionState {
         out: &mut EffectSink<'_, '_>,
     ) -> Result<(), CommandRefusal> {
         match input {
-            SessionInput::AgentMessage(said) => keep(*said, out),
+            SessionInput::AgentMessage(message) => keep(*message, out),
             SessionInput::ClearanceRequested(ask, _) => out.record(unanswered(ask.params)),
-            SessionInput::HostCall(errand, _) => out.record(unanswered(errand.params)),
-            SessionInput::Exited(gone) => self.exited(*gone, out),
+            SessionInput::HostCall(call, _) => out.record(unanswered(call.params)),
+            SessionInput::Exited(agent_exit) => self.exited(*agent_exit, out),
             SessionInput::Spawned { pid } => self.life.pid = Some(pid),
-            SessionInput::Stop { how, by } => return self.stop(how, by, out),
+            SessionInput::Stop { mode, by } => return self.stop(mode, by, out),
             SessionInput::Seen { at, by } => self.seen(at, &by, out),
             SessionInput::Launch { .. } | SessionInput::Resume { .. } => {
                 return Err(self.refusal(CommandRefusal::Running));
@@ -159,8 +159,8 @@ fn close(open: OpenRequests, cause: &str, out: &mut EffectSink<'_, '_>) {
 }
 
 /// Records an agent's message without any effect.
-fn keep(said: AgentMessage, out: &mut EffectSink<'_, '_>) {
-    match said {
+fn keep(message: AgentMessage, out: &mut EffectSink<'_, '_>) {
+    match message {
         AgentMessage::Status { params } => out.record(Event::Status(RawMessage(params))),
         AgentMessage::Heartbeat { params, .. } => out.record(Event::Heartbeat(RawMessage(params))),
         AgentMessage::Update { params } | AgentMessage::Tool { params, .. } => {
@@ -169,7 +169,7 @@ fn keep(said: AgentMessage, out: &mut EffectSink<'_, '_>) {
         AgentMessage::Echo(event) => out.record(event),
         AgentMessage::Rejected { rejection, .. } => out.record(Event::LineRejected(LineRejected(rejection))),
         AgentMessage::Clearance(ask) => out.record(unanswered(ask.params)),
-        AgentMessage::HostCall(errand) => out.record(unanswered(errand.params)),
+        AgentMessage::HostCall(call) => out.record(unanswered(call.params)),
         AgentMessage::Question { params, .. } => out.record(unanswered(params)),
         AgentMessage::Unknown { message, .. }
         | AgentMessage::Withdrawn { message, .. }

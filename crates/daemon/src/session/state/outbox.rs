@@ -23,10 +23,10 @@ impl Default for MessageOutbox {
 
 impl MessageOutbox {
     /// Takes the next number for a message.
-    pub(super) fn send(&mut self, carries: OutboundKind) -> u64 {
+    pub(super) fn send(&mut self, kind: OutboundKind) -> u64 {
         let n = self.next_n;
         self.next_n += 1;
-        self.in_flight.insert(n, carries);
+        self.in_flight.insert(n, kind);
         n
     }
 }

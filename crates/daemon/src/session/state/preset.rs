@@ -33,9 +33,9 @@ impl SessionState {
             let option = self.chosen(id, Verdict::Deny, None).unwrap_or_default();
             let Some(open) = self.requests.clearances.remove(&id) else { continue };
             let reason = Some(format!("{} denies it", preset.rule()));
-            let words =
+            let details =
                 DecisionDetails { reason, option, by: preset.rule(), via: "policy".to_owned(), ruling: None };
-            self.close_decided(id, open, Verdict::Deny, words, out);
+            self.close_decided(id, open, Verdict::Deny, details, out);
             self.oversight.tracker.record_sign_of_life(out.now()); // it was waiting for us until now
         }
     }

@@ -1,7 +1,7 @@
 //! The start and the end of the process.
 
 use super::interrupt::{INTERRUPTED, PendingInterrupts};
-use super::watch::BY;
+use super::watch::DAEMON;
 use super::{
     AgentExit, CommandRefusal, EffectSink, LifeStage, MAX_IN_FLIGHT, OpenClearance, OutboundKind,
     QueuedPrompt, RequestSubject, SessionSpec, SessionState, StepEffect,
@@ -39,17 +39,17 @@ impl SessionState {
     }
 
     pub(super) fn record_creation(&self, by: &str, command: &str, out: &mut EffectSink<'_, '_>) {
-        let about = &self.spec;
+        let spec = &self.spec;
         out.record(Event::SessionCreated(SessionCreated {
-            name: about.name.clone(),
-            agent: about.agent.clone(),
-            protocol: about.protocol.clone(),
-            workspace: about.workspace.clone(),
+            name: spec.name.clone(),
+            agent: spec.agent.clone(),
+            protocol: spec.protocol.clone(),
+            workspace: spec.workspace.clone(),
             command: command.to_owned(),
             by: by.to_owned(),
             deferred: self.life.deferred,
-            preset: Some(about.preset).filter(|preset| *preset != Preset::Full),
-            on_client_left: about.on_client_left,
+            preset: Some(spec.preset).filter(|preset| *preset != Preset::Full),
+            on_client_left: spec.on_client_left,
         }));
     }
 
@@ -62,7 +62,7 @@ impl SessionState {
     /// Chooses another agent, as long as no process has started.
     pub(super) fn choose_agent(
         &mut self,
-        about: SessionSpec,
+        spec: SessionSpec,
         command: &str,
         by: &str,
         out: &mut EffectSink<'_, '_>,
@@ -71,13 +71,13 @@ impl SessionState {
             return Err(CommandRefusal::Started);
         }
         out.record(Event::SessionAgentChanged(SessionAgentChanged {
-            agent: about.agent.clone(),
-            protocol: about.protocol.clone(),
+            agent: spec.agent.clone(),
+            protocol: spec.protocol.clone(),
             command: command.to_owned(),
             by: by.to_owned(),
         }));
         let (id, preset, on_client_left) = (self.spec.id, self.spec.preset, self.spec.on_client_left);
-        *self.spec = SessionSpec { id, preset, on_client_left, ..about };
+        *self.spec = SessionSpec { id, preset, on_client_left, ..spec };
         Ok(())
     }
 
@@ -95,7 +95,7 @@ impl SessionState {
         if !self.is_ended() {
             return Err(CommandRefusal::Running);
         }
-        if by != BY {
+        if by != DAEMON {
             self.failures.forget(); // a person who resumes it knows the failure
         }
         self.life.restarts.clear();
@@ -112,7 +112,7 @@ impl SessionState {
     pub(super) fn next_generation(&mut self) {
         self.life.generation += 1;
         self.life.orphan = false;
-        self.turns.spoke = false;
+        self.turns.has_spoken = false;
         self.outbox.next_n = 1;
         self.life.exit = None;
         self.requests.decided.clear(); // the agent's request ids begin anew
@@ -132,7 +132,7 @@ impl SessionState {
         }
         self.next_generation();
         // If the queue is full, the agent gets those prompts instead.
-        prompt.map(|wording| self.queue_prompt(wording, BY.to_owned(), true, out)).transpose().ok();
+        prompt.map(|wording| self.queue_prompt(wording, DAEMON.to_owned(), true, out)).transpose().ok();
         out.effects.push(StepEffect::Spawn);
     }
 
@@ -146,8 +146,8 @@ impl SessionState {
         if self.life.stage != LifeStage::Starting {
             return;
         }
-        if self.spec.strict {
-            self.life.ready_by = Some(out.ready_by());
+        if self.agent_owns_turns() {
+            self.life.ready_deadline = Some(out.ready_deadline());
             self.send(AgentCommand::Hello, OutboundKind::Other, out);
         } else {
             // Our own protocol has no handshake: an agent is ready as soon as it runs.
@@ -161,7 +161,7 @@ impl SessionState {
     /// profile.
     pub(super) fn ready(
         &mut self,
-        steers: bool,
+        supports_steering: bool,
         agent: Option<Json>,
         new: bool,
         out: &mut EffectSink<'_, '_>,
@@ -170,7 +170,8 @@ impl SessionState {
             return;
         }
         self.life.stage = LifeStage::Running;
-        (self.agent.steers, self.life.ready_by, self.life.deferred) = (steers, None, false);
+        (self.agent.supports_steering, self.life.ready_deadline, self.life.deferred) =
+            (supports_steering, None, false);
         let command_fingerprint =
             self.spec.agent.as_ref().filter(|_| new).map(|_| out.cx.command_fingerprint.to_owned());
         let ready = AgentReady { generation: self.life.generation, agent, command_fingerprint };
@@ -185,20 +186,22 @@ impl SessionState {
         if self.life.stage != LifeStage::Starting {
             return; // it is being stopped already
         }
-        let how = StopMode::Stop;
+        let mode = StopMode::Stop;
         self.fail_start(&why, out.now());
-        let event = SessionStopping { how, by: BY.to_owned(), again: false, why: Some(why.clone()) };
+        let event =
+            SessionStopping { mode, by: DAEMON.to_owned(), to_restart: false, why: Some(why.clone()) };
         out.record(Event::SessionStopping(event));
-        out.effects.push(StepEffect::Stop { how });
-        self.life.stage = LifeStage::Stopping { how, by: BY.to_owned(), again: false, why: Some(why) };
+        out.effects.push(StepEffect::Stop { mode });
+        self.life.stage =
+            LifeStage::Stopping { mode, by: DAEMON.to_owned(), to_restart: false, why: Some(why) };
     }
 
     pub(super) fn spawn_failed(&mut self, cause: &str, out: &mut EffectSink<'_, '_>) {
         let reason = format!("spawn failed: {cause}");
-        let again = self.is_restart(out.now());
+        let is_restart = self.is_restart(out.now());
         self.fail_start(&format!("{NOT_STARTED}{cause}"), out.now());
         self.fail_in_flight(&reason, out);
-        if again {
+        if is_restart {
             self.go_on(reason, ProcessEnding::ToRestart, out);
         } else {
             self.end(reason, out);
@@ -210,42 +213,42 @@ impl SessionState {
         self.life.generation > 1 && self.life.restarts.back().is_some_and(|at| *at <= now)
     }
 
-    pub(super) fn exited(&mut self, gone: AgentExit, out: &mut EffectSink<'_, '_>) {
+    pub(super) fn exited(&mut self, agent_exit: AgentExit, out: &mut EffectSink<'_, '_>) {
         if self.is_ended() || matches!(self.life.stage, LifeStage::Resting { .. }) {
             return;
         }
         let (reason, ended) = match &self.life.stage {
             LifeStage::Stopping { why: Some(why), .. } => (why.clone(), None),
-            LifeStage::Stopping { again: true, .. } => {
+            LifeStage::Stopping { to_restart: true, .. } => {
                 ("the agent was stuck".to_owned(), Some(ProcessEnding::ToRestart))
             }
-            LifeStage::Stopping { how: StopMode::Stop, by, .. } => (format!("stopped by {by}"), None),
-            LifeStage::Stopping { how: StopMode::Kill, by, .. } => (format!("killed by {by}"), None),
+            LifeStage::Stopping { mode: StopMode::Stop, by, .. } => (format!("stopped by {by}"), None),
+            LifeStage::Stopping { mode: StopMode::Kill, by, .. } => (format!("killed by {by}"), None),
             // The daemon died between the stop and the next start.
             LifeStage::Starting if self.is_restart(out.now()) => {
-                (gone.reason.clone(), Some(ProcessEnding::ToRestart))
+                (agent_exit.reason.clone(), Some(ProcessEnding::ToRestart))
             }
             // The last state of an orphan's agent is not known, so only people may start it again.
-            _ if self.life.orphan => (gone.reason.clone(), None),
-            _ => (gone.reason.clone(), Some(ProcessEnding::Itself(&gone.exit))),
+            _ if self.life.orphan => (agent_exit.reason.clone(), None),
+            _ => (agent_exit.reason.clone(), Some(ProcessEnding::Itself(&agent_exit.exit))),
         };
-        let why = self.judge_exit(&gone, out.now());
+        let why = self.judge_exit(&agent_exit, out.now());
         self.fail_in_flight(&reason, out);
-        if let Some(rescued_bytes) = gone.rescued {
+        if let Some(rescued_bytes) = agent_exit.rescued {
             let why = "daemon and shim were not running: output of that time may be missing".to_owned();
             out.record(Event::OutputIncomplete(OutputIncomplete { rescued_bytes, why }));
         }
         out.record(Event::AgentExited(AgentExited {
-            code: gone.exit.code,
-            signal: gone.exit.signal,
-            steps: gone.steps,
-            killed: gone.killed,
-            stderr_tail: gone.stderr_tail.clone(),
+            code: agent_exit.exit.code,
+            signal: agent_exit.exit.signal,
+            steps: agent_exit.steps,
+            killed: agent_exit.killed,
+            stderr_tail: agent_exit.stderr_tail.clone(),
             generation: self.life.generation,
             why,
         }));
-        self.life.exit = Some(gone.exit.clone());
-        self.life.stderr_tail = gone.stderr_tail;
+        self.life.exit = Some(agent_exit.exit.clone());
+        self.life.stderr_tail = agent_exit.stderr_tail;
         match ended {
             None => self.end(reason, out),
             Some(ended) => self.go_on(reason, ended, out),
@@ -306,10 +309,10 @@ impl SessionState {
         let unfinished = self.turns.unfinished;
         self.withdraw_open(out);
         self.drop_host_calls(out);
-        self.end_turn(if self.turns.cancelled_by.is_some() { INTERRUPTED } else { "exited" }, out);
+        self.end_turn(if self.turns.cancel_deadline.is_some() { INTERRUPTED } else { "exited" }, out);
         self.turns.unfinished = unfinished;
         (self.life.pid, self.oversight.condition) = (None, None);
-        (self.life.ready_by, self.turns.cancelled_by) = (None, None);
+        (self.life.ready_deadline, self.turns.cancel_deadline) = (None, None);
     }
 
     pub(super) fn end(&mut self, reason: String, out: &mut EffectSink<'_, '_>) {
@@ -354,8 +357,8 @@ impl SessionState {
         let open: Vec<(RequestId, bool)> =
             open.map(|request| (request.clone(), self.host_call_awaits_decision(request))).collect();
         self.close_open(why, out);
-        for (request, errand) in open {
-            let message = if errand {
+        for (request, is_host_call) in open {
+            let message = if is_host_call {
                 let (code, message) = (FaultCode::Cancelled, why.to_owned());
                 AgentCommand::Fault(RequestFault { request, code, message })
             } else {

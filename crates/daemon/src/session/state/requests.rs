@@ -22,7 +22,8 @@ pub(super) struct RequestTable {
     /// Decided clearances whose outcome the agent may still report.
     pub(super) decided: VecDeque<(RequestId, ClearanceId)>,
     /// True once the agent has asked for a clearance.
-    pub(super) asked: bool,
+    #[serde(rename = "asked")]
+    pub(super) has_asked: bool,
     /// The warning that the agent acts and has never asked for a clearance.
     pub(super) unenforced: Option<String>,
 }
@@ -105,7 +106,7 @@ impl RequestTable {
     /// Inserts a clearance. From here on the agent counts as one that asks.
     pub(super) fn insert(&mut self, id: ClearanceId, open: OpenClearance) {
         self.clearances.insert(id, open);
-        (self.asked, self.unenforced) = (true, None);
+        (self.has_asked, self.unenforced) = (true, None);
     }
 
     pub(super) fn remember_decided(&mut self, request: RequestId, id: ClearanceId) {
@@ -240,7 +241,7 @@ mod tests {
         table.insert(id, waiting);
         assert_eq!((table.due(Time::from_millis(5)), table.forbidden_by(Preset::Safe)), (vec![id], vec![id]));
         table.clearances.remove(&id);
-        let empty = RequestTable { asked: true, ..RequestTable::default() };
+        let empty = RequestTable { has_asked: true, ..RequestTable::default() };
         assert_eq!((table.next_expiry(), table), (None, empty));
     }
 

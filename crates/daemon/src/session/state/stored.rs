@@ -31,8 +31,8 @@ pub(super) struct StoredState {
     outbox: Option<Tracked<MessageOutbox>>,
     agent: Option<Tracked<AgentFacts>>,
     oversight: Option<Tracked<AgentOversight>>,
-    #[serde(default)]
-    errands: Tracked<HostCalls>,
+    #[serde(default, rename = "errands")]
+    host_calls: Tracked<HostCalls>,
     #[serde(default)]
     failures: Tracked<FailureState>,
     // The flat layout. Later releases of it added fields, hence the defaults.
@@ -108,7 +108,7 @@ impl TryFrom<StoredState> for SessionState {
 
     fn try_from(mut stored: StoredState) -> Result<Self, MissingPart> {
         match stored.about.take() {
-            Some(about) => stored.into_parts(about),
+            Some(spec) => stored.into_parts(spec),
             None => Ok(Self {
                 spec: part(stored.spec, "spec")?,
                 life: part(stored.life, "life")?,
@@ -117,7 +117,7 @@ impl TryFrom<StoredState> for SessionState {
                 outbox: part(stored.outbox, "outbox")?,
                 agent: part(stored.agent, "agent")?,
                 oversight: part(stored.oversight, "oversight")?,
-                errands: stored.errands,
+                host_calls: stored.host_calls,
                 failures: stored.failures,
             }),
         }
@@ -140,13 +140,13 @@ impl StoredState {
         clearances.into_iter().map(open).collect()
     }
 
-    fn into_parts(mut self, about: SessionSpec) -> Result<SessionState, MissingPart> {
+    fn into_parts(mut self, spec: SessionSpec) -> Result<SessionState, MissingPart> {
         let clearances = self.open_clearances();
         let requests = RequestTable {
             clearances,
             questions: self.questions,
             decided: self.decided,
-            asked: self.asked,
+            has_asked: self.asked,
             unenforced: self.unenforced,
         };
         let life = SessionLife {
@@ -156,7 +156,7 @@ impl StoredState {
             started_at: self.started_at,
             stderr_tail: self.stderr_tail,
             exit: self.exit,
-            ready_by: self.ready_by,
+            ready_deadline: self.ready_by,
             restarts: self.restarts,
             deferred: self.deferred,
             orphan: self.orphan,
@@ -165,30 +165,30 @@ impl StoredState {
         };
         let turns = TurnState {
             turn: self.turn,
-            cancelled_by: self.cancelled_by,
+            cancel_deadline: self.cancelled_by,
             interrupts: self.interrupts,
-            spoke: self.spoke,
+            has_spoken: self.spoke,
             queue: self.queue,
             unfinished: self.unfinished,
         };
         let outbox = MessageOutbox { next_n: part(self.next_n, "next_n")?, in_flight: self.in_flight };
         let agent = AgentFacts {
-            told: self.told,
+            info: self.told,
             driver: self.driver,
-            steers: self.steers,
-            lists: self.lists,
-            sets: self.sets,
+            supports_steering: self.steers,
+            supports_session_list: self.lists,
+            settings_sent: self.sets,
         };
         let oversight = AgentOversight { tracker: self.watch, condition: self.standing };
         Ok(SessionState {
-            spec: Tracked::new(about),
+            spec: Tracked::new(spec),
             life: Tracked::new(life),
             turns: Tracked::new(turns),
             requests: Tracked::new(requests),
             outbox: Tracked::new(outbox),
             agent: Tracked::new(agent),
             oversight: Tracked::new(oversight),
-            errands: self.errands,
+            host_calls: self.host_calls,
             failures: self.failures,
         })
     }

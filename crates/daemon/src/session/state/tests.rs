@@ -33,10 +33,15 @@ struct World {
     state: SessionState,
     time: i64,
     seeds: u64,
-    vigil: WatchPolicy,
+    watch_policy: WatchPolicy,
 }
 
 const STARTUP: Duration = Duration::from_secs(30);
+
+/// The models of our own protocol.
+fn turn_model(on_heartbeat: bool) -> TurnModel {
+    if on_heartbeat { TurnModel::OnHeartbeat } else { TurnModel::Immediate }
+}
 
 impl World {
     fn new() -> Self {
@@ -44,21 +49,20 @@ impl World {
     }
 
     fn with(change: impl FnOnce(&mut SessionSpec)) -> Self {
-        let mut about = SessionSpec {
+        let mut spec = SessionSpec {
             id: SessionId::from_seed([7; 10]),
             name: None,
             agent: None,
             protocol: "intercom".to_owned(),
             workspace: PathBuf::from("/project"),
             created_at: Time::from_millis(0),
-            prompts_on_heartbeat: false,
-            strict: false,
+            turn_model: TurnModel::Immediate,
             max_queued_prompts: 5,
             preset: Preset::Full,
             on_client_left: None,
         };
-        change(&mut about);
-        Self { state: SessionState::new(about), time: 0, seeds: 0, vigil: WatchPolicy::off() }
+        change(&mut spec);
+        Self { state: SessionState::new(spec), time: 0, seeds: 0, watch_policy: WatchPolicy::off() }
     }
 
     fn running() -> Self {
@@ -89,7 +93,7 @@ impl World {
         let mut cx = StepContext {
             now: Time::from_millis(self.time),
             seed: &mut seed,
-            watch_policy: &self.vigil,
+            watch_policy: &self.watch_policy,
             startup: STARTUP,
             command_fingerprint: "f",
             spent_elsewhere: 0,
@@ -228,7 +232,7 @@ fn decide_as(by: &str, clearance: ClearanceId, verdict: Verdict) -> SessionInput
     SessionInput::Decide { clearance, verdict, reason: None, option: None, by: by.into(), via: "here".into() }
 }
 
-fn gone() -> SessionInput {
+fn agent_exit() -> SessionInput {
     SessionInput::Exited(Box::new(AgentExit { reason: "stream closed".to_owned(), ..AgentExit::default() }))
 }
 
@@ -259,7 +263,7 @@ fn a_session_starts_works_waits_and_ends() {
     let effects = world.say(turn_end());
     assert_eq!(effects.iter().filter_map(kind).collect::<Vec<_>>(), ["turn.ended"]);
     assert_eq!(world.state.phase(), Phase::Idle);
-    assert_eq!(world.kinds(gone()), ["agent.exited", "session.ended"]);
+    assert_eq!(world.kinds(agent_exit()), ["agent.exited", "session.ended"]);
     assert_eq!(world.state.phase(), Phase::Ended);
 }
 
@@ -278,7 +282,7 @@ fn since_when_it_is_in_its_phase_is_kept_and_changes_with_the_phase_only() {
     assert_eq!((world.state.phase(), since(&world)), (Phase::Waiting, Some(5)));
     world.go(decide(clr, Verdict::Approve));
     assert_eq!(since(&world), Some(5), "one still waits");
-    world.go(gone());
+    world.go(agent_exit());
     assert_eq!((world.state.phase(), since(&world)), (Phase::Ended, Some(8)));
 }
 
@@ -329,7 +333,7 @@ fn the_end_withdraws_what_is_open_and_fails_what_is_under_way() {
     world.ask("2");
     world.say(question("3"));
     world.go(decide(decided, Verdict::Approve));
-    let effects = world.go(gone());
+    let effects = world.go(agent_exit());
     let kinds: Vec<_> = effects.iter().filter_map(kind).collect();
     assert_eq!(
         kinds,
@@ -345,7 +349,7 @@ fn the_end_withdraws_what_is_open_and_fails_what_is_under_way() {
     for input in [
         prompt("x"),
         decide(decided, Verdict::Deny),
-        SessionInput::Stop { how: StopMode::Stop, by: "a".into() },
+        SessionInput::Stop { mode: StopMode::Stop, by: "a".into() },
     ] {
         assert_eq!(world.try_go(input), Err(CommandRefusal::Ended));
     }
@@ -353,7 +357,7 @@ fn the_end_withdraws_what_is_open_and_fails_what_is_under_way() {
 
 #[test]
 fn prompts_that_wait_are_reworded_and_put_in_another_order() {
-    let mut world = World::with(|about| about.prompts_on_heartbeat = true);
+    let mut world = World::with(|spec| spec.turn_model = TurnModel::OnHeartbeat);
     world.launch();
     for text in ["a", "b", "c"] {
         world.go(prompt(text));
@@ -376,7 +380,7 @@ fn prompts_that_wait_are_reworded_and_put_in_another_order() {
 
 #[test]
 fn with_delivery_on_heartbeats_one_prompt_leaves_with_each() {
-    let mut world = World::with(|about| about.prompts_on_heartbeat = true);
+    let mut world = World::with(|spec| spec.turn_model = TurnModel::OnHeartbeat);
     world.launch();
     assert_eq!(sent(&world.go(prompt("a"))), []);
     world.go(prompt("b"));
@@ -393,7 +397,7 @@ fn with_delivery_on_heartbeats_one_prompt_leaves_with_each() {
 
 #[test]
 fn the_queue_has_an_end() {
-    let mut world = World::with(|about| about.prompts_on_heartbeat = true);
+    let mut world = World::with(|spec| spec.turn_model = TurnModel::OnHeartbeat);
     world.launch();
     for _ in 0..5 {
         world.go(prompt("x"));
@@ -403,11 +407,11 @@ fn the_queue_has_an_end() {
 
 #[test]
 fn a_resumed_session_counts_from_one_again_and_sends_what_waited() {
-    let mut world = World::with(|about| about.prompts_on_heartbeat = true);
+    let mut world = World::with(|spec| spec.turn_model = TurnModel::OnHeartbeat);
     world.launch();
     world.go(prompt("kept"));
     world.say(rejected(Some("9")));
-    world.go(gone());
+    world.go(agent_exit());
     assert_eq!(
         world.try_go(SessionInput::Spawned { pid: 1 }).map(drop),
         Ok(()),
@@ -440,14 +444,14 @@ fn what_needs_a_running_agent_is_refused_while_it_starts_and_a_prompt_waits() {
 
 #[test]
 fn a_kill_overtakes_a_stop_and_a_second_stop_changes_nothing() {
-    let stop = |how| SessionInput::Stop { how, by: "ana".into() };
+    let stop = |mode| SessionInput::Stop { mode, by: "ana".into() };
     let mut world = World::running();
     assert_eq!(world.kinds(stop(StopMode::Stop)), ["session.stopping"]);
     assert_eq!(world.go(stop(StopMode::Stop)), []);
-    assert_eq!(world.go(stop(StopMode::Kill)).last(), Some(&StepEffect::Stop { how: StopMode::Kill }));
+    assert_eq!(world.go(stop(StopMode::Kill)).last(), Some(&StepEffect::Stop { mode: StopMode::Kill }));
     assert_eq!(world.go(stop(StopMode::Stop)), []);
     assert_eq!(world.try_go(prompt("x")), Err(CommandRefusal::Stopping));
-    world.go(gone());
+    world.go(agent_exit());
     assert_eq!(world.state.why(), "killed by ana (exit status unknown)");
 }
 
@@ -508,7 +512,7 @@ enum Act {
 fn acts() -> impl Strategy<Value = Vec<Act>> {
     let act = prop_oneof![
         8 => (0u8..9, 0u8..6).prop_map(|(what, request)| Act::Say(what, request)),
-        4 => (0u8..8, 0u8..6).prop_map(|(how, request)| Act::Ask(how, request)),
+        4 => (0u8..8, 0u8..6).prop_map(|(mode, request)| Act::Ask(mode, request)),
         2 => Just(Act::Expire),
         3 => Just(Act::Prompt),
         1 => any::<usize>().prop_map(Act::TakeBack),
@@ -619,8 +623,8 @@ impl Seen {
     }
 }
 
-fn assessment(state: &SessionState, how: u8) -> RequestAssessment {
-    match how {
+fn assessment(state: &SessionState, mode: u8) -> RequestAssessment {
+    match mode {
         0 => decisions::ruled(Outcome::Allow),
         1 => decisions::ruled(Outcome::Deny),
         2 => decisions::ruled(Outcome::Ask),
@@ -655,9 +659,9 @@ fn input(world: &World, act: &Act, seen: &Seen) -> Option<SessionInput> {
                 _ => rejected(None),
             }))
         }
-        Act::Ask(how, request) => {
+        Act::Ask(mode, request) => {
             state.pid()?;
-            let assessed = assessment(state, *how);
+            let assessed = assessment(state, *mode);
             SessionInput::ClearanceRequested(Box::new(ask(&request.to_string())), Box::new(assessed))
         }
         Act::Expire => SessionInput::Expire,
@@ -677,7 +681,7 @@ fn input(world: &World, act: &Act, seen: &Seen) -> Option<SessionInput> {
         Act::DecideAgain(at) => decide(nth(seen.opened.iter(), *at).copied()?, Verdict::Approve),
         Act::Rule(at, outcome) => {
             let outcome = [Outcome::Allow, Outcome::Deny, Outcome::Ask][usize::from(*outcome)];
-            decisions::again(nth(seen.opened.iter(), *at).copied()?, outcome)
+            decisions::to_restart(nth(seen.opened.iter(), *at).copied()?, outcome)
         }
         Act::Answer(at) => SessionInput::Answer {
             question: nth(seen.asked.iter(), *at).copied()?,
@@ -697,7 +701,7 @@ fn input(world: &World, act: &Act, seen: &Seen) -> Option<SessionInput> {
         Act::Steer(true) => SessionInput::Nudge { message: "go".into(), by: by() },
         Act::Steer(false) => SessionInput::Interrupt { reason: "no".into(), by: by() },
         Act::Stop(kill) => {
-            SessionInput::Stop { how: if *kill { StopMode::Kill } else { StopMode::Stop }, by: by() }
+            SessionInput::Stop { mode: if *kill { StopMode::Kill } else { StopMode::Stop }, by: by() }
         }
         Act::Deliver(at, fine) => {
             let n = nth(state.outbox.in_flight.keys(), *at).copied()?;
@@ -710,7 +714,7 @@ fn input(world: &World, act: &Act, seen: &Seen) -> Option<SessionInput> {
         Act::DeliverAgain(at) => SessionInput::Delivered { n: *at as u64 % 40 },
         Act::Exit => {
             state.pid()?;
-            gone()
+            agent_exit()
         }
         Act::Resume => SessionInput::Resume { by: by() },
         Act::Agent => deferred::agent("other"),
@@ -737,7 +741,7 @@ proptest! {
     fn no_sequence_of_commands_and_events_breaks_an_invariant(
         acts in acts(), on_heartbeat in any::<bool>(), deferred in any::<bool>(),
     ) {
-        let mut world = World::with(|about| about.prompts_on_heartbeat = on_heartbeat);
+        let mut world = World::with(|spec| spec.turn_model = turn_model(on_heartbeat));
         if deferred {
             world.defer();
         } else {

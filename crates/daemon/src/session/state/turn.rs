@@ -17,10 +17,12 @@ use intercom_types::{Content, Event, Json, PromptId, Time, Turn, TurnId};
 pub(super) struct TurnState {
     pub(super) turn: Option<Turn>,
     /// The time at which an interrupted turn counts as over, if the agent does not end it.
-    pub(super) cancelled_by: Option<Time>,
+    #[serde(rename = "cancelled_by")]
+    pub(super) cancel_deadline: Option<Time>,
     pub(super) interrupts: PendingInterrupts,
     /// True once the agent has sent a usable message in this generation.
-    pub(super) spoke: bool,
+    #[serde(rename = "spoke")]
+    pub(super) has_spoken: bool,
     pub(super) queue: VecDeque<QueuedPrompt>,
     /// The last prompt, until the agent has finished it.
     pub(super) unfinished: Option<PromptId>,
@@ -33,8 +35,8 @@ pub(super) struct QueuedPrompt {
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub(super) content: Option<Content>,
     /// True if the prompt is not from a person.
-    #[serde(default)]
-    pub(super) ours: bool,
+    #[serde(default, rename = "ours")]
+    pub(super) by_daemon: bool,
 }
 
 impl SessionState {

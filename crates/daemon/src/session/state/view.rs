@@ -26,13 +26,13 @@ impl SessionState {
             LifeStage::Resting { reason, attempt, .. } => {
                 format!("restarting, attempt {attempt}: {}", self.end_in_words(reason))
             }
-            LifeStage::Stopping { again: true, .. } => "being stopped for a restart".to_owned(),
+            LifeStage::Stopping { to_restart: true, .. } => "being stopped for a restart".to_owned(),
             LifeStage::Stopping { by, .. } => format!("being stopped by {by}"),
             LifeStage::Ended { reason, .. } | LifeStage::Parked { reason, .. } => self.end_in_words(reason),
             LifeStage::Running if self.life.orphan => orphan::WHY.to_owned(),
             LifeStage::Running => match self.phase() {
                 Phase::Waiting => format!("waiting for you: {}", self.open_in_words()),
-                Phase::Working if self.turns.cancelled_by.is_some() => {
+                Phase::Working if self.turns.cancel_deadline.is_some() => {
                     "interrupted: the agent has not ended its turn yet".to_owned()
                 }
                 Phase::Working => "working on a turn".to_owned(),
@@ -43,11 +43,11 @@ impl SessionState {
 
     /// Returns the reason why an idle agent does not work, in words.
     fn idle_in_words(&self) -> String {
-        match (&self.agent.told.capped, self.failed(), &self.failures.last_turn) {
+        match (&self.agent.info.capped, self.failed(), &self.failures.last_turn) {
             (Some(capped), ..) => format!("no new turn begins: {capped}"),
             (None, Some(failed), _) => format!("failed: {}", failed.reason),
             (None, None, Some(error)) => format!("its last turn failed: {error}"),
-            (None, None, None) if !self.turns.spoke => "ready, no output yet".to_owned(),
+            (None, None, None) if !self.turns.has_spoken => "ready, no output yet".to_owned(),
             (None, None, None) => "turn over, ready for a prompt".to_owned(),
         }
     }
@@ -97,7 +97,7 @@ impl SessionState {
             unenforced: self.requests.unenforced.clone(),
             preset: self.spec.preset,
             watch_state: self.watched_over(),
-            agent_info: self.agent.told.clone(),
+            agent_info: self.agent.info.clone(),
             updated_at: None,
         }
     }

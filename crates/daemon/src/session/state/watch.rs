@@ -17,7 +17,7 @@ use intercom_types::{
 };
 
 /// The author of steps that no person asked for.
-pub(super) const BY: &str = "intercom";
+pub(super) const DAEMON: &str = "intercom";
 /// The reason of a stall whose turn has ended without output.
 const STRANDED: &str = "its turn is over, and it waits for a prompt";
 /// The maximum age of the snapshot's signs of life while the agent sends output…
@@ -86,11 +86,11 @@ impl SessionState {
     }
 
     pub(super) fn turn_over(&mut self) {
-        self.oversight.tracker.turn_over(self.turns.cancelled_by.take().is_some());
+        self.oversight.tracker.turn_over(self.turns.cancel_deadline.take().is_some());
         self.turns.interrupts.turn_over();
         // If our own prompt or a restart follows, the prompt is not finished.
-        let again = matches!(self.life.stage, LifeStage::Stopping { again: true, .. });
-        if !again && !self.turns.queue.front().is_some_and(|next| next.ours) {
+        let to_restart = matches!(self.life.stage, LifeStage::Stopping { to_restart: true, .. });
+        if !to_restart && !self.turns.queue.front().is_some_and(|next| next.by_daemon) {
             self.turns.unfinished = None;
         }
     }
@@ -102,7 +102,7 @@ impl SessionState {
         params: Json,
         out: &mut EffectSink<'_, '_>,
     ) {
-        let (now, vigil) = (out.now(), out.watch_policy());
+        let (now, policy) = (out.now(), out.watch_policy());
         let until = match resets {
             LimitResetTime::At(at) => Some(at),
             LimitResetTime::After(wait) => Some(now.plus(wait)),
@@ -110,15 +110,15 @@ impl SessionState {
         };
         self.oversight.tracker.limited(&kind, until, now);
         if let Some(limit) = &self.oversight.tracker.limit {
-            let (until, resumes) = (limit.until, self.oversight.tracker.resumes(limit, vigil));
+            let (until, resumes) = (limit.until, self.oversight.tracker.resumes(limit, policy));
             out.record(Event::LimitReached(LimitReached { limit: kind, until, resumes, params }));
         }
-        self.oversight.condition = Some(self.oversight.tracker.condition(&self.setting(now), vigil));
+        self.oversight.condition = Some(self.oversight.tracker.condition(&self.setting(now), policy));
     }
 
     fn setting(&self, now: Time) -> WatchSetting {
         // Prompts that are held back are not work of the agent.
-        let waits = self.agent.told.capped.is_some() || self.failures.awaits_log_in;
+        let waits = self.agent.info.capped.is_some() || self.failures.awaits_log_in;
         WatchSetting {
             now,
             started: self.life.started_at.unwrap_or(self.spec.created_at),
@@ -134,14 +134,14 @@ impl SessionState {
     }
 
     /// Returns the time of the next deadline: a look at the agent, a reminder, a step of the ladder.
-    pub fn next_due(&self, now: Time, vigil: &WatchPolicy) -> Option<Time> {
+    pub fn next_due(&self, now: Time, policy: &WatchPolicy) -> Option<Time> {
         match self.life.stage {
             LifeStage::Running if self.life.orphan => None,
             LifeStage::Running => {
-                let watch = self.oversight.tracker.next(&self.setting(now), vigil);
-                watch.into_iter().chain(self.turns.cancelled_by).min()
+                let watch = self.oversight.tracker.next(&self.setting(now), policy);
+                watch.into_iter().chain(self.turns.cancel_deadline).min()
             }
-            LifeStage::Starting => self.life.ready_by,
+            LifeStage::Starting => self.life.ready_deadline,
             LifeStage::Resting { at, .. } => Some(at),
             _ => None,
         }
@@ -149,8 +149,8 @@ impl SessionState {
 
     /// Restarts the deadlines after a pause in reading, because output may have waited for us.
     pub(super) fn restart_deadlines(&mut self, out: &EffectSink<'_, '_>) {
-        self.life.ready_by = self.life.ready_by.map(|_| out.ready_by());
-        if self.turns.cancelled_by.is_some() {
+        self.life.ready_deadline = self.life.ready_deadline.map(|_| out.ready_deadline());
+        if self.turns.cancel_deadline.is_some() {
             self.await_end(out);
         }
     }
@@ -161,8 +161,8 @@ impl SessionState {
         activity: Option<ProcessActivity>,
         out: &mut EffectSink<'_, '_>,
     ) {
-        let (now, vigil) = (out.now(), out.watch_policy());
-        if self.life.ready_by.is_some_and(|by| by <= now) && self.life.stage == LifeStage::Starting {
+        let (now, policy) = (out.now(), out.watch_policy());
+        if self.life.ready_deadline.is_some_and(|by| by <= now) && self.life.stage == LifeStage::Starting {
             let why = format!("it was not ready within {}", span(out.cx.startup));
             return self.unusable(why, out);
         }
@@ -171,36 +171,36 @@ impl SessionState {
         }
         self.end_if_quiet(out);
         self.recheck_spend_cap(out);
-        if let Some(since) = self.oversight.mut_unchanged().tracker.reminder(now, vigil) {
+        if let Some(since) = self.oversight.mut_unchanged().tracker.reminder(now, policy) {
             self.oversight.touch_if(true);
             let waiting_for = self.open_in_words();
             out.record(Event::StallReminder(StallReminder { waiting_for, since }));
         }
         if !self.has_open()
-            && let Some((limit, resume)) = self.oversight.mut_unchanged().tracker.limit_over(now, vigil)
+            && let Some((limit, resume)) = self.oversight.mut_unchanged().tracker.limit_over(now, policy)
         {
             self.oversight.touch_if(true);
             out.record(Event::LimitOver(LimitOver { limit: limit.kind, resumed: resume }));
             if resume {
-                self.tell_to_go_on(&vigil.resume_text, out);
+                self.tell_to_go_on(&policy.resume_text, out);
             }
         }
-        self.oversight.mut_unchanged().tracker.look(activity, now, vigil);
+        self.oversight.mut_unchanged().tracker.look(activity, now, policy);
         self.oversight.mut_unchanged().tracker.mark_classified(now);
         let setting = self.setting(now);
-        let standing = self.oversight.tracker.condition(&setting, vigil);
-        if standing.state.is_stall() {
-            for taken in self.oversight.mut_unchanged().tracker.climb(&standing, now, vigil) {
+        let condition = self.oversight.tracker.condition(&setting, policy);
+        if condition.state.is_stall() {
+            for taken in self.oversight.mut_unchanged().tracker.climb(&condition, now, policy) {
                 self.oversight.touch_if(true);
-                self.take_step(taken, &standing, out);
+                self.take_step(taken, &condition, out);
             }
-        } else if standing.state == Situation::Idle {
+        } else if condition.state == Situation::Idle {
             self.leave_to_people(STRANDED, out);
         } else if self.oversight.tracker.has_stirred() {
             self.back_to_life("activity", out);
         }
         if self.life.stage == LifeStage::Running {
-            self.publish(self.oversight.tracker.condition(&self.setting(now), vigil));
+            self.publish(self.oversight.tracker.condition(&self.setting(now), policy));
         }
         // Without activity there is nothing new to store.
         let tracker = &mut self.oversight.mut_unchanged().tracker;
@@ -209,26 +209,26 @@ impl SessionState {
     }
 
     /// Publishes the condition that people see, if there is something new in it.
-    fn publish(&mut self, mut standing: AgentCondition) {
-        let says_more = match standing.state {
+    fn publish(&mut self, mut condition: AgentCondition) {
+        let says_more = match condition.state {
             Situation::Quiet | Situation::Stuck | Situation::Gone | Situation::WaitingForService => true,
-            Situation::Working => standing.why == BUSY,
+            Situation::Working => condition.why == BUSY,
             Situation::WaitingForYou | Situation::Idle | Situation::Orphan => false,
         };
         let before = self.oversight.condition.as_ref().and_then(|before| before.running.as_ref());
-        if let (Some(before), Some(running)) = (before, &mut standing.running) {
+        if let (Some(before), Some(running)) = (before, &mut condition.running) {
             let apart = running.since.since(before.since).max(before.since.since(running.since));
             if before.name == running.name && apart < SAME_START {
                 running.since = before.since;
             }
         }
-        let standing = says_more.then_some(standing);
-        if standing != self.oversight.condition {
-            self.oversight.condition = standing;
+        let condition = says_more.then_some(condition);
+        if condition != self.oversight.condition {
+            self.oversight.condition = condition;
         }
     }
 
-    fn take_step(&mut self, step: LadderMove, standing: &AgentCondition, out: &mut EffectSink<'_, '_>) {
+    fn take_step(&mut self, step: LadderMove, condition: &AgentCondition, out: &mut EffectSink<'_, '_>) {
         let now = out.now();
         match step {
             LadderMove::Failed(last) => {
@@ -236,41 +236,46 @@ impl SessionState {
                     step: last.rung,
                     name: last.name(),
                     seconds: now.since(last.at).as_secs(),
-                    why: standing.sentence(now),
+                    why: condition.sentence(now),
                 }));
             }
             LadderMove::Take(step, number, of) => {
-                record_step(&step, (number, of), standing, out);
-                self.perform(step, standing, out);
+                record_step(&step, (number, of), condition, out);
+                self.perform(step, condition, out);
             }
         }
     }
 
     /// Performs a step of the ladder. A step that cannot be sent counts as failed, which is reported when the next one
     /// is due.
-    fn perform(&mut self, step: PerformedStep, standing: &AgentCondition, out: &mut EffectSink<'_, '_>) {
-        let vigil = out.watch_policy();
+    fn perform(&mut self, step: PerformedStep, condition: &AgentCondition, out: &mut EffectSink<'_, '_>) {
+        let policy = out.watch_policy();
         match step.rung {
             Rung::Alert | Rung::Escalate => {}
             Rung::Nudge => {
                 let message = match step.attempt {
-                    1 => vigil.nudge_text.clone(),
-                    _ => format!("{} ({})", vigil.nudge_text, standing.sentence(out.now())),
+                    1 => policy.nudge_text.clone(),
+                    _ => format!("{} ({})", policy.nudge_text, condition.sentence(out.now())),
                 };
-                self.nudge(message, BY, out).ok(); // without a running process there is nobody to nudge
+                self.nudge(message, DAEMON, out).ok(); // without a running process there is nobody to nudge
             }
             Rung::Interrupt => {
-                if self.interrupt(standing.sentence(out.now()), BY, out).is_ok() {
+                if self.interrupt(condition.sentence(out.now()), DAEMON, out).is_ok() {
                     // With a full queue it has enough to do.
-                    self.queue_prompt(vigil.reprompt_text.as_str().into(), BY.to_owned(), true, out).ok();
+                    self.queue_prompt(policy.reprompt_text.as_str().into(), DAEMON.to_owned(), true, out)
+                        .ok();
                 }
             }
             Rung::Restart => {
-                let (how, by) = (StopMode::Stop, BY.to_owned());
-                out.record(Event::SessionStopping(SessionStopping { how, by, again: true, why: None }));
-                out.effects.push(StepEffect::Stop { how: StopMode::Stop });
-                self.life.stage =
-                    LifeStage::Stopping { how: StopMode::Stop, by: BY.to_owned(), again: true, why: None };
+                let (mode, by) = (StopMode::Stop, DAEMON.to_owned());
+                out.record(Event::SessionStopping(SessionStopping { mode, by, to_restart: true, why: None }));
+                out.effects.push(StepEffect::Stop { mode: StopMode::Stop });
+                self.life.stage = LifeStage::Stopping {
+                    mode: StopMode::Stop,
+                    by: DAEMON.to_owned(),
+                    to_restart: true,
+                    why: None,
+                };
             }
         }
     }
@@ -278,9 +283,9 @@ impl SessionState {
     /// Tells the agent to continue: by a nudge during a turn, otherwise by a prompt.
     fn tell_to_go_on(&mut self, text: &str, out: &mut EffectSink<'_, '_>) {
         if self.turns.turn.is_none() {
-            self.queue_prompt(text.into(), BY.to_owned(), true, out).ok(); // a full queue is work enough
+            self.queue_prompt(text.into(), DAEMON.to_owned(), true, out).ok(); // a full queue is work enough
         } else {
-            self.nudge(text.to_owned(), BY, out).ok(); // an agent that does not read is detected as a stall
+            self.nudge(text.to_owned(), DAEMON, out).ok(); // an agent that does not read is detected as a stall
         }
     }
 
@@ -294,13 +299,13 @@ impl SessionState {
 
     /// Hands a stall over to people if it has ended without a sign of life and without a prompt.
     fn leave_to_people(&mut self, why: &str, out: &mut EffectSink<'_, '_>) {
-        let (now, vigil) = (out.now(), out.watch_policy());
+        let (now, policy) = (out.now(), out.watch_policy());
         let Some(since) = self.oversight.tracker.episode().map(|episode| episode.since) else { return };
-        if let Some((step, of)) = self.oversight.mut_unchanged().tracker.give_up(now, vigil) {
+        if let Some((step, of)) = self.oversight.mut_unchanged().tracker.give_up(now, policy) {
             self.oversight.touch_if(true);
-            let standing =
+            let condition =
                 AgentCondition { why: why.to_owned(), ..AgentCondition::new(Situation::Idle, since) };
-            record_step(&step, (of, of), &standing, out);
+            record_step(&step, (of, of), &condition, out);
         }
     }
 
@@ -340,7 +345,7 @@ impl SessionState {
     pub(super) fn watched_over(&self) -> WatchState {
         WatchState {
             standing: self.oversight.condition.clone(),
-            ladder: self.oversight.tracker.choice.clone(),
+            ladder: self.oversight.tracker.ladder_choice.clone(),
             snoozed_until: self.oversight.tracker.snoozed_until,
             phase_since: self.life.phase_since,
             on_client_left: self.spec.on_client_left,
@@ -352,7 +357,7 @@ impl SessionState {
 fn record_step(
     step: &PerformedStep,
     (number, of): (usize, usize),
-    standing: &AgentCondition,
+    condition: &AgentCondition,
     out: &mut EffectSink<'_, '_>,
 ) {
     let now = out.now();
@@ -361,9 +366,9 @@ fn record_step(
         name: step.name(),
         number,
         of,
-        state: standing.state,
-        quiet_since: standing.since,
-        quiet_seconds: now.since(standing.since).as_secs(),
-        why: standing.sentence(now),
+        state: condition.state,
+        quiet_since: condition.since,
+        quiet_seconds: now.since(condition.since).as_secs(),
+        why: condition.sentence(now),
     }));
 }

@@ -30,7 +30,7 @@ impl AcpDriver {
     /// Returns the message that sets a mode, a model or an option. Older agents have separate methods for modes and
     /// models.
     pub(super) fn set(&mut self, set: &ControlChange, number: u64) -> Option<String> {
-        let session = self.memory.session.clone()?;
+        let session = self.memory.session.id.clone()?;
         let (mode, model) = (self.option_of("mode"), self.option_of("model"));
         let old_modes = !self.memory.controls.modes.is_empty();
         let mut setting = PendingSetting { number, ..PendingSetting::default() };

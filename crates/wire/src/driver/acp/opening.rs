@@ -48,12 +48,12 @@ impl AcpDriver {
     pub(super) fn open_session(&mut self, messages: &mut Vec<AgentMessage>) {
         let (cwd, servers) = (self.setup.workspace.clone(), self.setup.mcp_servers.clone());
         let servers = servers.as_ref();
-        let text = match self.memory.earlier.clone() {
+        let text = match self.memory.session.earlier.clone() {
             Some(earlier) if self.memory.can.resume => {
                 send::session_resume(&self.register_request(PendingCall::Resume), &earlier, &cwd, servers)
             }
             Some(earlier) if self.memory.can.load => {
-                self.memory.replaying = true;
+                self.memory.session.replaying = true;
                 send::session_load(&self.register_request(PendingCall::Load), &earlier, &cwd, servers)
             }
             _ => send::session_new(&self.register_request(PendingCall::New), &cwd, servers),
@@ -68,7 +68,7 @@ impl AcpDriver {
         messages: &mut Vec<AgentMessage>,
     ) {
         let started = SessionStartAnswer::read(result);
-        let earlier = self.memory.earlier.take().filter(|_| resumed);
+        let earlier = self.memory.session.earlier.take().filter(|_| resumed);
         let Some(session) = started.session.clone().map(Into::into).or(earlier) else {
             let reason = "its new session has no id".to_owned();
             return messages.push(AgentMessage::Unusable { reason });
@@ -76,7 +76,7 @@ impl AcpDriver {
         // Some agents send the replay only after this answer: it lasts until our next request.
         self.store_controls(&started);
         messages.push(self.controls());
-        self.memory.session = Some(session);
+        self.memory.session.id = Some(session);
         let open = OpenSession { resumed, answer: Json::raw(result), request: None };
         match self.mode_to_set() {
             None => self.report_ready(open, None, messages),
@@ -150,7 +150,7 @@ impl AcpDriver {
             mode: Option<&'a str>,
         }
         let OpenSession { resumed, answer, request: _ } = open;
-        let agent_session = self.memory.session.as_deref().unwrap_or_default();
+        let agent_session = self.memory.session.id.as_deref().unwrap_or_default();
         let info =
             ReadyInfo { agent_session, resumed, initialize: &self.memory.about, session: &answer, mode };
         let AgentCapabilities { image, audio, embedded_context, .. } = self.memory.can;
@@ -173,10 +173,10 @@ impl AcpDriver {
     ) {
         if may_load && self.memory.can.load {
             self.memory.can.resume = false;
-        } else if self.memory.explicit {
+        } else if self.memory.session.explicit {
             return self.report_unusable(error, messages);
         } else {
-            self.memory.earlier = None;
+            self.memory.session.earlier = None;
         }
         self.open_session(messages);
     }
@@ -240,8 +240,8 @@ impl AcpDriver {
 
     /// Reports whether the agent has not processed its prompt, except for requesting a log-in.
     fn is_untouched(&self) -> bool {
-        let words = self.memory.last_words.trim();
-        !self.memory.worked && (words.is_empty() || wants_login(words))
+        let words = self.memory.turn.last_words.trim();
+        !self.memory.turn.worked && (words.is_empty() || wants_login(words))
     }
 
     /// Returns the unanswered request: the oldest of the handshake, or the prompt.

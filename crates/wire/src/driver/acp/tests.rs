@@ -4,6 +4,7 @@ use proptest::prelude::*;
 use serde_json::{Value, json};
 
 use super::forms::filled_in;
+use super::memory::TurnMemory;
 use super::*;
 use intercom_types::{ControlChange, agent};
 
@@ -195,6 +196,29 @@ fn what_is_remembered_is_bounded() {
     assert!(mind.as_str().len() < 50_000, "{} bytes", mind.as_str().len());
 }
 
+#[test]
+fn what_is_remembered_is_stored_side_by_side_as_in_earlier_releases() {
+    let stored = json!({
+        "next_id": 4, "pending": { "3": "Prompt" }, "session": "acp-1", "prompt": 3, "earlier": "acp-0",
+        "can": { "load": true, "resume": true, "list": true, "close": true, "image": true, "audio": false,
+            "embedded_context": true, "steer": false },
+        "auth": [], "about": { "protocolVersion": 1 }, "replaying": true, "logged_in": true,
+        "questions": { "7": { "a": 1.50 } }, "calls": [["t1", { "title": "x" }]], "last_words": "so far",
+        "worked": true, "controls": { "mode": "ask", "modes": [], "model": null, "models": [], "options": [] },
+        "steering": { "2": "hurry" }, "setting": {}, "listed": [{ "sessions": [] }], "explicit": true, "opening": null,
+    });
+    let mut talk = Talk::new();
+    talk.driver.restore(&Json::of(&stored));
+    assert_eq!(serde_json::to_value(&talk.driver.memory).unwrap(), stored);
+    let AgentSession { id, earlier, explicit, replaying } = &talk.driver.memory.session;
+    assert_eq!(
+        (id.as_deref(), earlier.as_deref(), explicit, replaying),
+        (Some("acp-1"), Some("acp-0"), &true, &true)
+    );
+    let TurnMemory { prompt, last_words, worked } = &talk.driver.memory.turn;
+    assert_eq!((prompt, last_words.as_str(), worked), (&Some(3), "so far", &true));
+}
+
 proptest! {
     /// Whatever an agent sends, each line says at most a few things, and what it does not mean is kept.
     #[test]
@@ -205,7 +229,7 @@ proptest! {
             let mut said = Vec::new();
             talk.driver.decode(&line, &mut said);
             prop_assert!(said.len() <= 3, "{line}: {said:?}");
-            let replays = talk.driver.memory.replaying;
+            let replays = talk.driver.memory.session.replaying;
             prop_assert!(!said.is_empty() || replays, "{line} is lost");
             talk.again();
         }

@@ -15,8 +15,8 @@ const MAX_CALL_BYTES: usize = 256 * 1024;
 
 impl AcpDriver {
     pub(super) fn tool(&mut self, call: &ToolCall<'_>, params: &RawValue) -> AgentMessage {
-        self.memory.last_words.clear();
-        self.memory.worked = true;
+        self.memory.turn.last_words.clear();
+        self.memory.turn.worked = true;
         let Some(id) = call.id.clone().map(std::borrow::Cow::into_owned) else {
             return AgentMessage::Update { params: Json::raw(params) };
         };

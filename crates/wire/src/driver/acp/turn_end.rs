@@ -21,13 +21,13 @@ impl AcpDriver {
         let done = SessionPromptAnswer::read(result);
         let reason = done.as_ref().and_then(|done| done.stop_reason.as_deref()).unwrap_or("unknown");
         let silent = done.as_ref().is_none_or(|done| done.tokens.is_none());
-        let limit = ProviderLimit::from_agent_text(&self.memory.last_words)
+        let limit = ProviderLimit::from_agent_text(&self.memory.turn.last_words)
             .filter(|_| silent && reason == "end_turn");
         if let Some(limit) = limit {
             messages.push(limit_message(&limit, Json::raw(result)));
         }
-        if reason == "end_turn" && error_answer::wants_login(&self.memory.last_words) {
-            let message = self.memory.last_words.trim().to_owned();
+        if reason == "end_turn" && error_answer::wants_login(&self.memory.turn.last_words) {
+            let message = self.memory.turn.last_words.trim().to_owned();
             self.report_login_needed(
                 &ErrorAnswer { code: None, message, trouble: ErrorCause::Auth },
                 messages,

@@ -1,6 +1,6 @@
 //! What is set of an agent, and what it makes of that.
 
-use super::prompts::{data, strict};
+use super::prompts::{agent_owned, data};
 use super::*;
 use intercom_types::{ControlChange, SettingValue};
 
@@ -10,7 +10,7 @@ fn mode(mode: &str) -> SessionInput {
 
 #[test]
 fn what_is_set_has_a_number_and_so_has_what_the_agent_makes_of_it() {
-    let mut world = strict();
+    let mut world = agent_owned();
     let effects = world.go(mode("plan"));
     assert_eq!(data(&effects, EventKind::AgentSetting)["set"], 1);
     assert!(
@@ -34,7 +34,7 @@ fn what_is_set_has_a_number_and_so_has_what_the_agent_makes_of_it() {
     assert_eq!((&told["set"], &told["reason"]), (&1.into(), &"no".into()));
     assert_eq!(told["error"]["code"], -32602);
     // No number is used twice, not even in another life.
-    world.go(gone());
+    world.go(agent_exit());
     world.go(SessionInput::Resume { by: "ana".into() });
     world.go(SessionInput::Spawned { pid: 43 });
     world.say(AgentMessage::Ready {

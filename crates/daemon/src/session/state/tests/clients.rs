@@ -3,7 +3,7 @@
 use super::*;
 
 fn of_client(on_client_left: OnClientLeft) -> World {
-    let mut world = World::with(|about| about.on_client_left = Some(on_client_left));
+    let mut world = World::with(|spec| spec.on_client_left = Some(on_client_left));
     world.launch();
     world
 }

@@ -43,7 +43,7 @@ fn a_rule_decides_in_the_same_step_and_nobody_can_decide_again() {
     }
 }
 
-pub(super) fn again(id: ClearanceId, outcome: Outcome) -> SessionInput {
+pub(super) fn to_restart(id: ClearanceId, outcome: Outcome) -> SessionInput {
     SessionInput::Ruled { clearance: id, ruling: ruled(outcome).ruling.unwrap() }
 }
 
@@ -53,8 +53,8 @@ fn a_rule_that_comes_later_decides_what_is_pending_and_nothing_else() {
         let mut world = World::running();
         let (id, _) = asked(&mut world, RequestAssessment { needed: 2, ..ruled(Outcome::Ask) });
         world.go(decide_as("ana", id, Verdict::Approve));
-        assert_eq!(kinds(&world.go(again(id, Outcome::Ask))), [""; 0], "that leaves it to people");
-        let effects = world.go(again(id, outcome));
+        assert_eq!(kinds(&world.go(to_restart(id, Outcome::Ask))), [""; 0], "that leaves it to people");
+        let effects = world.go(to_restart(id, outcome));
         assert_eq!(kinds(&effects), ["clearance.decided"]);
         let decided = effects.iter().find_map(|effect| match effect {
             StepEffect::Record(NewEvent { event: Event::ClearanceDecided(decided), .. }) => {
@@ -66,16 +66,16 @@ fn a_rule_that_comes_later_decides_what_is_pending_and_nothing_else() {
         assert!(
             matches!(sent(&effects)[0].1, AgentCommand::Decision { approved: yes, .. } if yes == approved)
         );
-        assert_eq!(kinds(&world.go(again(id, outcome))), [""; 0], "once");
+        assert_eq!(kinds(&world.go(to_restart(id, outcome))), [""; 0], "once");
         assert_eq!(world.try_go(decide(id, Verdict::Approve)), Err(CommandRefusal::NotOpen));
     }
     let mut world = World::running();
     let (id, _) = asked(&mut world, RequestAssessment::default());
     world.go(decide(id, Verdict::Deny));
-    assert_eq!(kinds(&world.go(again(id, Outcome::Allow))), [""; 0], "a person was first");
+    assert_eq!(kinds(&world.go(to_restart(id, Outcome::Allow))), [""; 0], "a person was first");
     let (id, _) = asked(&mut world, RequestAssessment::default());
-    world.go(SessionInput::Stop { how: StopMode::Stop, by: "ana".into() });
-    assert_eq!(kinds(&world.go(again(id, Outcome::Allow))), [""; 0], "its end withdraws it");
+    world.go(SessionInput::Stop { mode: StopMode::Stop, by: "ana".into() });
+    assert_eq!(kinds(&world.go(to_restart(id, Outcome::Allow))), [""; 0], "its end withdraws it");
 }
 
 #[test]

@@ -25,9 +25,12 @@ impl World {
 
 /// Another one, of the same session.
 pub(super) fn agent(name: &str) -> SessionInput {
-    let about =
-        SessionSpec { agent: Some(name.to_owned()), strict: true, ..World::new().state.spec().clone() };
-    SessionInput::Agent { about: Box::new(about), command: name.to_owned(), by: "ana".into() }
+    let spec = SessionSpec {
+        agent: Some(name.to_owned()),
+        turn_model: TurnModel::AgentOwned,
+        ..World::new().state.spec().clone()
+    };
+    SessionInput::Agent { spec: Box::new(spec), command: name.to_owned(), by: "ana".into() }
 }
 
 fn spawns(effects: &[StepEffect]) -> usize {
@@ -82,14 +85,14 @@ fn what_needs_an_agent_is_refused_and_what_does_not_is_harmless() {
 
 #[test]
 fn a_stop_or_a_kill_ends_it_at_once() {
-    for (how, why) in [(StopMode::Stop, "stopped by ana"), (StopMode::Kill, "killed by ana")] {
+    for (mode, why) in [(StopMode::Stop, "stopped by ana"), (StopMode::Kill, "killed by ana")] {
         let mut world = World::deferred();
-        let effects = world.go(SessionInput::Stop { how, by: "ana".into() });
+        let effects = world.go(SessionInput::Stop { mode, by: "ana".into() });
         assert_eq!(
             effects.iter().filter_map(kind).collect::<Vec<_>>(),
             ["session.stopping", "session.ended"]
         );
-        assert!(!effects.contains(&StepEffect::Stop { how }), "there is nobody to be stopped");
+        assert!(!effects.contains(&StepEffect::Stop { mode }), "there is nobody to be stopped");
         assert_eq!((world.state.phase(), world.state.why()), (Phase::Ended, why.to_owned()));
     }
 }
@@ -112,16 +115,16 @@ fn if_it_cannot_be_started_what_was_to_start_it_has_failed() {
     assert_eq!(failed(&effects), ["spawn failed: no such file", "spawn failed: no such file"]);
     assert!(world.state.is_ended());
     // The same for one that runs and never comes to be ready.
-    let mut world = World::with(|about| about.strict = true);
+    let mut world = World::with(|spec| spec.turn_model = TurnModel::AgentOwned);
     world.defer();
     world.go(prompt("first"));
     world.go(SessionInput::Spawned { pid: 42 });
     world.say(AgentMessage::Unusable { reason: "log in first".into() });
-    assert_eq!(failed(&world.go(gone())), ["log in first"]);
+    assert_eq!(failed(&world.go(agent_exit())), ["log in first"]);
     // In a later life prompts wait as they always do.
     world.go(SessionInput::Resume { by: "ana".into() });
     world.go(prompt("kept"));
-    assert_eq!(failed(&world.go(gone())), Vec::<String>::new());
+    assert_eq!(failed(&world.go(agent_exit())), Vec::<String>::new());
 }
 
 #[test]
@@ -138,7 +141,10 @@ fn what_was_to_be_started_and_was_not_is_started_in_the_next_generation() {
 fn another_agent_can_be_chosen_until_there_is_one() {
     let mut world = World::deferred();
     assert_eq!(world.kinds(agent("other")), ["session.agent"]);
-    assert_eq!((world.state.record().agent.as_deref(), world.state.spec.strict), (Some("other"), true));
+    assert_eq!(
+        (world.state.record().agent.as_deref(), world.state.agent_owns_turns()),
+        (Some("other"), true)
+    );
     world.go(prompt("first"));
     assert_eq!(world.try_go(agent("third")), Err(CommandRefusal::Started));
     assert_eq!(world.state.record().agent.as_deref(), Some("other"));

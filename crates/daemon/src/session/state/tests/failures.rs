@@ -1,6 +1,6 @@
 //! When a session has failed, in which words, and when that is over.
 
-use super::prompts::strict;
+use super::prompts::agent_owned;
 use super::*;
 use intercom_types::{FailureKind, LineRejection, StopMode};
 
@@ -41,7 +41,7 @@ fn failed(world: &World) -> Option<(FailureKind, String)> {
 
 #[test]
 fn a_turn_that_ends_with_an_error_fails_the_session_until_one_succeeds() {
-    let mut world = strict();
+    let mut world = agent_owned();
     world.go(prompt("one"));
     world.say(error_end("error: claude failed: disk full."));
     let failure = Some((FailureKind::Turn, "claude failed: disk full".to_owned()));
@@ -65,7 +65,7 @@ fn the_words_of_an_agent_without_a_handshake_are_quoted() {
 #[test]
 fn an_error_that_answers_a_cancel_is_no_failure() {
     for stop_reason in ["error: claude failed: aborted.", "cancelled"] {
-        let mut world = strict();
+        let mut world = agent_owned();
         world.go(prompt("one"));
         world.go(SessionInput::Interrupt { reason: "no".into(), by: "ana".into() });
         world.say(error_end(stop_reason));
@@ -76,18 +76,18 @@ fn an_error_that_answers_a_cancel_is_no_failure() {
 #[test]
 fn an_agent_that_wants_a_log_in_has_failed_at_its_start_and_in_its_turn() {
     let expected = Some((FailureKind::LogIn, "claude needs a login: “no”".to_owned()));
-    let mut world = strict();
+    let mut world = agent_owned();
     world.go(prompt("one"));
     world.say(log_in());
     world.say(error_end("error: claude needs a login: no. Log in."));
     assert_eq!(failed(&world), expected);
     // It may also say so in plain words, as if all were well.
-    let mut world = strict();
+    let mut world = agent_owned();
     world.go(prompt("one"));
     world.say(log_in());
     world.say(turn_end());
     assert_eq!(failed(&world), expected);
-    let mut world = World::with(|about| about.strict = true);
+    let mut world = World::with(|spec| spec.turn_model = TurnModel::AgentOwned);
     world.launch();
     world.say(log_in());
     world.say(AgentMessage::Unusable { reason: "claude needs a login: no. Log in.".into() });
@@ -103,7 +103,7 @@ fn a_prompt_that_could_not_be_begun_for_want_of_a_log_in_is_sent_to_the_next_pro
     let texts = |world: &World| -> Vec<String> {
         world.state.turns.queue.iter().map(|queued| queued.text.clone()).collect()
     };
-    let mut world = strict();
+    let mut world = agent_owned();
     world.go(prompt("one"));
     world.go(prompt("two"));
     world.say(log_in());
@@ -114,13 +114,13 @@ fn a_prompt_that_could_not_be_begun_for_want_of_a_log_in_is_sent_to_the_next_pro
     assert_eq!((texts(&world), sent(&effects)), (vec!["one".into(), "two".into()], 0), "the queue waits");
     assert!(!world.state.record().failed.unwrap().prompt_lost);
     // An agent whose queue waits for people is watched as one without a queue: it is not stuck.
-    let (vigil, now) = (crate::session::stall::tests::vigil(), Time::from_millis(world.time));
+    let (watch_policy, now) = (crate::session::stall::tests::watch_policy(), Time::from_millis(world.time));
     let mut without = world.state.clone();
     without.turns.queue.clear();
-    assert_eq!(world.state.next_due(now, &vigil), without.next_due(now, &vigil));
+    assert_eq!(world.state.next_due(now, &watch_policy), without.next_due(now, &watch_policy));
     without.turns.queue.clone_from(&world.state.turns.queue);
     without.failures.awaits_log_in = false;
-    assert_ne!(world.state.next_due(now, &vigil), without.next_due(now, &vigil), "others are");
+    assert_ne!(world.state.next_due(now, &watch_policy), without.next_due(now, &watch_policy), "others are");
     world.go(SessionInput::Delivered { n: world.state.outbox.next_n - 1 });
     world.go(exited(0, "", None));
     world.go(SessionInput::Resume { by: "ana".into() });
@@ -130,7 +130,7 @@ fn a_prompt_that_could_not_be_begun_for_want_of_a_log_in_is_sent_to_the_next_pro
     world.say(turn_end());
     assert_eq!(texts(&world), Vec::<String>::new());
     // A person who asks again in the same words asks once.
-    let mut world = strict();
+    let mut world = agent_owned();
     world.go(prompt("one"));
     world.say(log_in());
     world.say(error_end("error: no"));
@@ -138,7 +138,7 @@ fn a_prompt_that_could_not_be_begun_for_want_of_a_log_in_is_sent_to_the_next_pro
     assert_eq!(kinds[..2], ["prompt.withdrawn", "prompt.queued"], "{kinds:?}");
     assert_eq!((texts(&world), world.state.phase()), (Vec::new(), Phase::Working));
     // What the agent has begun with is not repeated.
-    let mut world = strict();
+    let mut world = agent_owned();
     world.go(prompt("one"));
     world.say(AgentMessage::Tool { changes_something: true, call: None, params: Json::trusted("{}") });
     world.say(log_in());
@@ -148,7 +148,7 @@ fn a_prompt_that_could_not_be_begun_for_want_of_a_log_in_is_sent_to_the_next_pro
 
 #[test]
 fn a_failure_is_over_once_an_operator_has_seen_it() {
-    let mut world = strict();
+    let mut world = agent_owned();
     world.go(prompt("one"));
     world.say(error_end("error: no"));
     let at = world.state.record().failed.unwrap().at;
@@ -183,7 +183,7 @@ fn an_exit_is_told_with_its_moment_and_the_last_line() {
         assert_eq!(failed(world), Some((kind, reason.to_owned())));
         assert_eq!(world.state.why(), reason);
     };
-    let mut world = World::with(|about| about.strict = true);
+    let mut world = World::with(|spec| spec.turn_model = TurnModel::AgentOwned);
     world.launch();
     world.say(noise("Welcome!\n"));
     check(
@@ -201,9 +201,9 @@ fn an_exit_is_told_with_its_moment_and_the_last_line() {
     let mut world = World::running();
     world.say(status());
     check(&mut world, exited(3, "", None), (FailureKind::Exit, "exited with code 3 during a turn"));
-    let mut world = strict();
+    let mut world = agent_owned();
     check(&mut world, exited(3, "bye", None), (FailureKind::Exit, "exited with code 3: “bye”"));
-    let mut world = strict();
+    let mut world = agent_owned();
     world.go(prompt("one"));
     let unanswered = Some("session/prompt");
     check(&mut world, exited(0, "", unanswered), (FailureKind::Exit, "exited with code 0 during a turn"));
@@ -231,9 +231,9 @@ fn a_clean_exit_and_a_stop_are_no_failures() {
         (failed(&world), world.state.why()),
         (None, "exited with code 0 during a turn: “all done”".into())
     );
-    for how in [StopMode::Stop, StopMode::Kill] {
+    for mode in [StopMode::Stop, StopMode::Kill] {
         let mut world = World::running();
-        world.go(SessionInput::Stop { how, by: "ana".into() });
+        world.go(SessionInput::Stop { mode, by: "ana".into() });
         world.go(exited(1, "", None));
         assert_eq!(failed(&world), None);
         assert!(world.state.why().ends_with("ed by ana (exit code 1)"), "{}", world.state.why());
@@ -246,7 +246,7 @@ fn a_reason_is_one_line_of_bounded_length() {
     world.go(exited(1, &format!("{}\n", "é".repeat(1000)), None));
     let (_, reason) = failed(&world).unwrap();
     assert!(reason.chars().count() < 300 && reason.ends_with("…”"), "{reason}");
-    let mut world = strict();
+    let mut world = agent_owned();
     world.go(prompt("one"));
     world.say(error_end(&format!("error: a\nb\u{1b}[2J{}", "x".repeat(2000))));
     let (_, reason) = failed(&world).unwrap();

@@ -6,25 +6,25 @@ use crate::session::host_call::{
 };
 use intercom_types::{Exit, HostCall, HostCallReply, HostCallRequest, TerminalOperation};
 
-fn errand(request: &str, job: HostCallJob, asks: bool) -> SessionInput {
+fn call(request: &str, job: HostCallJob, asks: bool) -> SessionInput {
     let line = LineExcerpt { excerpt: String::new(), bytes: 0 };
     // What is wanted has been looked at: only the job counts.
     let wants = HostCallRequest::Read { path: String::new(), line: None, limit: None };
     let params = Json::trusted("{}");
-    let errand = HostCall { request: id(request), method: "m".to_owned(), operation: wants, params, line };
+    let call = HostCall { request: id(request), method: "m".to_owned(), operation: wants, params, line };
     let looked = if asks {
         HostCallAssessment::Ask(job, Box::new(ask(request)), Box::default())
     } else {
         HostCallAssessment::Allowed(job)
     };
-    SessionInput::HostCall(Box::new(errand), Box::new(looked))
+    SessionInput::HostCall(Box::new(call), Box::new(looked))
 }
 
 /// A file to be written, about which this was found out.
 pub(super) fn to_write(request: &str, assessed: RequestAssessment) -> SessionInput {
-    let SessionInput::HostCall(errand, _) = errand(request, write("x"), true) else { unreachable!() };
+    let SessionInput::HostCall(call, _) = call(request, write("x"), true) else { unreachable!() };
     let looked = HostCallAssessment::Ask(write("x"), Box::new(ask(request)), Box::new(assessed));
-    SessionInput::HostCall(errand, Box::new(looked))
+    SessionInput::HostCall(call, Box::new(looked))
 }
 
 fn write(content: &str) -> HostCallJob {
@@ -66,7 +66,7 @@ fn decide(clearance: ClearanceId, verdict: Verdict) -> SessionInput {
 
 impl World {
     fn wants(&mut self, request: &str, job: HostCallJob) -> ClearanceId {
-        assert_eq!(orders(&self.go(errand(request, job, true))), [], "people come first");
+        assert_eq!(orders(&self.go(call(request, job, true))), [], "people come first");
         *self.state.requests.clearances.iter().find(|(_, open)| open.request.as_json() == request).unwrap().0
     }
 
@@ -94,8 +94,9 @@ fn what_is_approved_is_done_once_and_then_answered() {
     assert_eq!(orders(&effects), [write("x")]);
     assert_eq!(sent(&effects), [], "the answer follows the deed");
     // It is in the snapshot until then, and there only.
-    let again: SessionState = serde_json::from_str(&serde_json::to_string(&world.state).unwrap()).unwrap();
-    assert_eq!(again.unfinished_host_calls(), [(id("1"), write("x"))]);
+    let to_restart: SessionState =
+        serde_json::from_str(&serde_json::to_string(&world.state).unwrap()).unwrap();
+    assert_eq!(to_restart.unfinished_host_calls(), [(id("1"), write("x"))]);
     let effects = world.go(done("1", Ok(HostCallResult::Written { bytes: 1 })));
     assert_eq!(effects.iter().filter_map(kind).collect::<Vec<_>>(), ["file.written"]);
     let [(n, AgentCommand::Reply { reply: HostCallReply::Written, .. })] = &sent(&effects)[..] else {
@@ -114,7 +115,7 @@ fn what_is_denied_or_fails_is_an_error_with_the_reason() {
     let [(_, AgentCommand::Fault(fault))] = &sent(&effects)[..] else { panic!("{effects:?}") };
     assert_eq!((fault.code, fault.message.as_str()), (FaultCode::Failed, "denied: why"));
     assert_eq!(orders(&effects), []);
-    world.go(errand(
+    world.go(call(
         "2",
         HostCallJob::Read { path: "a".into(), at: "a".into(), line: None, limit: None },
         false,
@@ -128,8 +129,8 @@ fn what_is_denied_or_fails_is_an_error_with_the_reason() {
 fn an_id_that_is_taken_is_taken_until_it_is_answered() {
     let mut world = World::running();
     world.wants("1", write("x"));
-    assert_eq!(world.kinds(errand("1", write("y"), true)), ["line.rejected"]);
-    world.go(errand(
+    assert_eq!(world.kinds(call("1", write("y"), true)), ["line.rejected"]);
+    world.go(call(
         "2",
         HostCallJob::Read { path: "a".into(), at: "a".into(), line: None, limit: None },
         false,
@@ -156,25 +157,25 @@ fn too_much_is_refused() {
     for request in 0..4 {
         world.wants(&request.to_string(), write(&"x".repeat(8 << 20)));
     }
-    assert_eq!(world.kinds(errand("9", write("x"), true)), ["call.failed"]);
+    assert_eq!(world.kinds(call("9", write("x"), true)), ["call.failed"]);
     for request in 10..42 {
         world.wants(&request.to_string(), run());
     }
-    assert_eq!(world.kinds(errand("99", run(), true)), ["call.failed"]);
+    assert_eq!(world.kinds(call("99", run(), true)), ["call.failed"]);
 }
 
 #[test]
 fn a_terminal_answers_who_waits_for_it_when_it_ends() {
     let mut world = World::running();
     let terminal = world.terminal("1");
-    assert_eq!(world.kinds(errand("2", on("none", TerminalOperation::Wait), false)), ["call.failed"]);
-    assert_eq!(world.go(errand("3", on(&terminal, TerminalOperation::Wait), false)), []);
+    assert_eq!(world.kinds(call("2", on("none", TerminalOperation::Wait), false)), ["call.failed"]);
+    assert_eq!(world.go(call("3", on(&terminal, TerminalOperation::Wait), false)), []);
     assert_eq!(
-        orders(&world.go(errand("4", on(&terminal, TerminalOperation::Kill), false))),
+        orders(&world.go(call("4", on(&terminal, TerminalOperation::Kill), false))),
         [on(&terminal, TerminalOperation::Kill)]
     );
     // What is released is ended first, also by the next daemon.
-    let release = world.go(errand("5", on(&terminal, TerminalOperation::Release), false));
+    let release = world.go(call("5", on(&terminal, TerminalOperation::Release), false));
     assert_eq!(orders(&release), [on(&terminal, TerminalOperation::Kill)]);
     assert_eq!(world.state.unfinished_host_calls().len(), 2);
     let effects = world.go(ended(&terminal));
@@ -198,13 +199,13 @@ fn a_terminal_answers_who_waits_for_it_when_it_ends() {
 fn who_takes_waiting_back_is_told_and_what_is_done_is_answered() {
     let mut world = World::running();
     let terminal = world.terminal("1");
-    world.go(errand("2", on(&terminal, TerminalOperation::Wait), false));
+    world.go(call("2", on(&terminal, TerminalOperation::Wait), false));
     let back = |request: &str| AgentMessage::Withdrawn { request: id(request), message: Json::trusted("{}") };
     let effects = world.say(back("2"));
     assert!(
         matches!(&sent(&effects)[..], [(_, AgentCommand::Fault(fault))] if fault.code == FaultCode::Cancelled)
     );
-    world.go(errand("3", on(&terminal, TerminalOperation::Output), false));
+    world.go(call("3", on(&terminal, TerminalOperation::Output), false));
     assert_eq!(sent(&world.say(back("3"))), []);
     let waits = world.wants("4", write("x"));
     assert_eq!(sent(&world.say(back("4"))).len(), 1);

@@ -1,6 +1,6 @@
 //! Interrupts: a turn ends when its agent says so, or after a silence, and no late word ends the next one.
 
-use super::prompts::{data, strict};
+use super::prompts::{agent_owned, data};
 use super::*;
 use intercom_types::StopMode;
 
@@ -116,7 +116,7 @@ fn without_a_word_it_ends_after_a_silence_that_words_prolong_up_to_a_bound() {
 #[test]
 fn prompts_wait_for_the_end_of_an_interrupted_turn_and_begin_the_next() {
     for on_heartbeat in [false, true] {
-        let mut world = World::with(|about| about.prompts_on_heartbeat = on_heartbeat);
+        let mut world = World::with(|spec| spec.turn_model = turn_model(on_heartbeat));
         world.launch();
         world.say(status());
         let first = world.turn();
@@ -234,7 +234,7 @@ fn a_named_end_ends_its_own_turn_only() {
 #[test]
 fn a_new_process_confirms_nothing_of_the_last_one() {
     let mut world = World::unconfirmed();
-    world.go(gone());
+    world.go(agent_exit());
     world.go(SessionInput::Resume { by: "ana".into() });
     world.go(SessionInput::Spawned { pid: 43 });
     world.go(prompt("three"));
@@ -245,9 +245,9 @@ fn a_new_process_confirms_nothing_of_the_last_one() {
 fn the_interrupt_of_a_stop_is_confirmed_as_one() {
     let mut world = World::running();
     world.go(prompt("one"));
-    world.go(SessionInput::Stop { how: StopMode::Stop, by: "ana".into() });
+    world.go(SessionInput::Stop { mode: StopMode::Stop, by: "ana".into() });
     assert_eq!(ended(&world.say(turn_end())).as_deref(), Some("interrupted"));
-    assert_eq!(ended(&world.go(gone())), None);
+    assert_eq!(ended(&world.go(agent_exit())), None);
 }
 
 #[test]
@@ -255,12 +255,12 @@ fn an_agent_that_exits_when_it_is_interrupted_has_let_go_of_its_turn() {
     let mut world = World::running();
     world.go(prompt("one"));
     world.go(interrupt());
-    assert_eq!(ended(&world.go(gone())).as_deref(), Some("interrupted"));
+    assert_eq!(ended(&world.go(agent_exit())).as_deref(), Some("interrupted"));
 }
 
 #[test]
 fn an_error_that_answers_a_cancelled_prompt_is_no_failure() {
-    let mut world = strict();
+    let mut world = agent_owned();
     world.go(prompt("one"));
     world.go(interrupt());
     let AgentMessage::TurnEnd { tokens, params, turn, message, .. } = turn_end() else { unreachable!() };

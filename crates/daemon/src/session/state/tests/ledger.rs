@@ -95,7 +95,7 @@ proptest! {
     #[test]
     fn a_ledger_is_what_its_log_makes_of_it(acts in acts(), on_heartbeat in any::<bool>()) {
         let recorded = Recorded::new();
-        let mut world = World::with(|about| about.prompts_on_heartbeat = on_heartbeat);
+        let mut world = World::with(|spec| spec.turn_model = turn_model(on_heartbeat));
         let mut first = world.go(launch());
         first.extend(world.go(SessionInput::Spawned { pid: 42 }));
         recorded.live(&acts, world, first);

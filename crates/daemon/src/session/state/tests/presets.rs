@@ -59,14 +59,14 @@ fn it_holds_before_a_process_and_after_its_end() {
     world.go(preset(Preset::Safe, false));
     world.go(deferred::agent("other"));
     assert_eq!(world.state.record().preset, Preset::Safe, "another agent changes nothing of it");
-    world.go(SessionInput::Stop { how: StopMode::Stop, by: "ana".into() });
+    world.go(SessionInput::Stop { mode: StopMode::Stop, by: "ana".into() });
     world.go(preset(Preset::Sandbox, false));
     world.go(SessionInput::Resume { by: "ana".into() });
     assert_eq!(world.state.record().preset, Preset::Sandbox);
 }
 
 #[test]
-fn an_errand_that_waits_and_is_forbidden_is_not_done() {
+fn a_host_call_that_waits_and_is_forbidden_is_not_done() {
     let mut world = World::running();
     let assessed = forbidden(&world.state, &[Preset::ReadOnly, Preset::Sandbox]);
     let effects = world.go(host_calls::to_write("7", assessed));

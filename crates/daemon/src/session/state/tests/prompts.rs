@@ -26,8 +26,8 @@ pub(super) fn data(effects: &[StepEffect], kind: EventKind) -> serde_json::Value
     serde_json::from_str(&found.unwrap()).unwrap()
 }
 
-pub(super) fn strict() -> World {
-    let mut world = World::with(|about| about.strict = true);
+pub(super) fn agent_owned() -> World {
+    let mut world = World::with(|spec| spec.turn_model = TurnModel::AgentOwned);
     world.launch();
     world.say(ready());
     world
@@ -46,7 +46,7 @@ pub(super) fn ready() -> AgentMessage {
 
 #[test]
 fn a_prompt_leaves_the_queue_in_a_turn_that_has_begun_and_before_it_is_sent() {
-    let mut world = strict();
+    let mut world = agent_owned();
     let effects = world.go(prompt("one"));
     let kinds: Vec<_> = effects.iter().filter_map(kind).collect();
     assert_eq!(kinds, ["prompt.queued", "turn.started", "prompt.sending"]);
@@ -72,7 +72,7 @@ fn a_prompt_in_the_middle_of_a_turn_says_which() {
 
 #[test]
 fn what_a_prompt_is_made_of_is_recorded_kept_and_told_as_it_came() {
-    let mut world = strict();
+    let mut world = agent_owned();
     world.go(prompt("one"));
     let effects = world.go(with_content());
     let StepEffect::Record(new) = &effects[0] else { panic!("{effects:?}") };
@@ -92,7 +92,7 @@ fn what_a_prompt_is_made_of_is_recorded_kept_and_told_as_it_came() {
 
 #[test]
 fn a_prompt_with_other_words_keeps_its_other_blocks() {
-    let mut world = strict();
+    let mut world = agent_owned();
     world.go(prompt("one"));
     world.go(with_content());
     let prompt = world.state.turns.queue[0].id;
@@ -112,7 +112,7 @@ fn a_prompt_with_other_words_keeps_its_other_blocks() {
 
 #[test]
 fn a_repeated_prompt_is_repeated_whole() {
-    let mut world = strict();
+    let mut world = agent_owned();
     world.state.life.stage =
         LifeStage::Resting { reason: "exited".into(), at: Time::from_millis(0), attempt: 1 };
     let wording = PromptBody { text: "look".into(), content: Some(content(BLOCKS)) };
@@ -130,7 +130,7 @@ fn a_repeated_prompt_is_repeated_whole() {
 
 #[test]
 fn a_turn_that_ends_with_an_error_says_so() {
-    let mut world = strict();
+    let mut world = agent_owned();
     let end = |failed| AgentMessage::TurnEnd {
         stop_reason: "error: no".into(),
         tokens: intercom_types::TurnTokenCounts::default(),
@@ -148,7 +148,7 @@ fn a_turn_that_ends_with_an_error_says_so() {
 
 #[test]
 fn a_session_is_known_by_what_its_agent_calls_it_and_by_what_people_asked_first() {
-    let mut world = strict();
+    let mut world = agent_owned();
     world.go(SessionInput::Nudge { message: "wake up".into(), by: "ana".into() });
     assert_eq!(world.state.agent_info().first_prompt, None, "that is not what it was asked");
     world.say(turn_end());

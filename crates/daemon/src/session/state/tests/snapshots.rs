@@ -1,4 +1,5 @@
-//! Snapshots that the release before the parts stored (`flat/`), made by its binary from real agents.
+//! Snapshots of earlier releases, made by their binaries from real agents: `flat/` by the one before the parts, `parts/` by the first
+//! one with them.
 
 use super::*;
 
@@ -31,7 +32,7 @@ fn what_was_open_is_open_with_its_terms_choices_and_subject() {
         (open.subject.action.as_deref(), open.subject.title.as_str()),
         (Some("rm -rf build"), "Delete it")
     );
-    assert!(open.choices.is_empty() && shop.requests.asked);
+    assert!(open.choices.is_empty() && shop.requests.has_asked);
     assert!(shop.requests.decided_as(&id(r#""c2""#)).is_some(), "its agent may still say what came of it");
     assert_eq!(shop.next_message(), 4);
 
@@ -41,8 +42,28 @@ fn what_was_open_is_open_with_its_terms_choices_and_subject() {
     assert_eq!(kinds, ["allow_once", "allow_always", "reject_once"]);
     let queued: Vec<&str> = chat.turns.queue.iter().map(|queued| queued.text.as_str()).collect();
     assert_eq!(queued, ["say:second", "say:third"]);
-    assert!(chat.agent.driver.is_some() && chat.turns.turn.is_some() && chat.spec.strict);
+    assert!(chat.agent.driver.is_some() && chat.turns.turn.is_some() && chat.agent_owns_turns());
     assert_eq!(chat.agent_info().controls.modes.len(), 3);
+}
+
+#[test]
+fn the_two_switches_of_before_are_a_turn_model_and_stay_readable_by_their_release() {
+    for (model, on_heartbeat, strict) in [
+        (TurnModel::Immediate, false, false),
+        (TurnModel::OnHeartbeat, true, false),
+        (TurnModel::AgentOwned, false, true),
+    ] {
+        let spec = SessionSpec { turn_model: model, ..World::new().state.spec().clone() };
+        let mut stored = serde_json::to_value(&spec).unwrap();
+        assert_eq!(
+            (&stored["prompts_on_heartbeat"], &stored["strict"]),
+            (&on_heartbeat.into(), &strict.into())
+        );
+        assert_eq!(serde_json::from_value::<SessionSpec>(stored.clone()).unwrap(), spec);
+        stored.as_object_mut().unwrap().remove("strict"); // the first releases knew no ACP
+        let read = serde_json::from_value::<SessionSpec>(stored).unwrap();
+        assert_eq!(read.turn_model, if strict { TurnModel::Immediate } else { model });
+    }
 }
 
 #[test]
@@ -64,6 +85,15 @@ fn the_two_that_wait_go_on_where_they_were() {
         matches!(sent(&effects)[..], [(4, AgentCommand::Decision { approved: true, .. })]),
         "{effects:?}"
     );
+}
+
+#[test]
+fn a_snapshot_in_parts_is_stored_under_the_names_that_it_was_read_from() {
+    for snapshot in [include_str!("parts/halt.json"), include_str!("parts/chat.json")] {
+        let read: SessionState = serde_json::from_str(snapshot).unwrap();
+        let before: serde_json::Value = serde_json::from_str(snapshot).unwrap();
+        assert_eq!(serde_json::to_value(&read).unwrap(), before);
+    }
 }
 
 #[test]

@@ -10,7 +10,7 @@ use crate::session::stall::tests::{self, minutes};
 use intercom_host::ProcessActivity;
 use intercom_types::{LimitResetTime, Rung, StopMode, ToolCallState};
 
-fn vigil() -> WatchPolicy {
+fn watch_policy() -> WatchPolicy {
     WatchPolicy {
         remind_after: minutes(30),
         nudge_text: "go on".to_owned(),
@@ -27,7 +27,7 @@ fn vigil() -> WatchPolicy {
             longest_wait: Duration::from_mins(1),
             repeat_prompt: false,
         },
-        ..tests::vigil()
+        ..tests::watch_policy()
     }
 }
 
@@ -44,9 +44,9 @@ struct Sim {
 }
 
 impl Sim {
-    fn new(vigil: WatchPolicy) -> Self {
+    fn new(watch_policy: WatchPolicy) -> Self {
         let mut world = World::new();
-        (world.vigil, world.time) = (vigil, 1_000_000_000);
+        (world.watch_policy, world.time) = (watch_policy, 1_000_000_000);
         let mut sim = Self { world, busy: false, stopped: false, cpu: 0, counted: 0, told: Vec::new() };
         sim.counted = sim.world.time;
         let launch = SessionInput::Launch {
@@ -94,8 +94,8 @@ impl Sim {
 
     fn die(&mut self, exit: Exit) {
         (self.busy, self.stopped) = (false, false);
-        let gone = AgentExit { exit, reason: "exited".to_owned(), ..AgentExit::default() };
-        self.go(SessionInput::Exited(Box::new(gone)));
+        let agent_exit = AgentExit { exit, reason: "exited".to_owned(), ..AgentExit::default() };
+        self.go(SessionInput::Exited(Box::new(agent_exit)));
     }
 
     fn activity(&mut self) -> ProcessActivity {
@@ -122,7 +122,7 @@ impl Sim {
         let mut wakes = 0;
         loop {
             let now = Time::from_millis(self.now());
-            let due = self.world.state.next_due(now, &self.world.vigil).map(Time::millis);
+            let due = self.world.state.next_due(now, &self.world.watch_policy).map(Time::millis);
             match due {
                 Some(due) if due <= end => {
                     self.cpu_until(due.max(self.now() + 1));
@@ -164,7 +164,7 @@ impl Sim {
 
 #[test]
 fn a_silent_agent_is_climbed_to_the_end() {
-    let mut sim = Sim::new(vigil());
+    let mut sim = Sim::new(watch_policy());
     sim.pass(Duration::from_hours(2));
     assert_eq!(
         sim.steps(),
@@ -185,14 +185,14 @@ fn a_silent_agent_is_climbed_to_the_end() {
     assert_eq!(prompts[0].2["text"], "go on, please");
     let nudges: Vec<_> = sim.told.iter().filter(|(_, kind, _)| kind == "nudge").collect();
     assert_eq!(nudges[0].2["message"], "go on");
-    let again = nudges[1].2["message"].as_str().unwrap();
-    assert!(again.starts_with("go on (stuck 9m: "), "{again}");
+    let to_restart = nudges[1].2["message"].as_str().unwrap();
+    assert!(to_restart.starts_with("go on (stuck 9m: "), "{to_restart}");
     assert_eq!(sim.world.state.phase(), Phase::Idle);
 }
 
 #[test]
 fn a_nudge_that_works_is_told() {
-    let mut sim = Sim::new(vigil());
+    let mut sim = Sim::new(watch_policy());
     sim.pass(Duration::from_mins(8));
     sim.pass(Duration::from_secs(10));
     sim.say(status());
@@ -207,7 +207,7 @@ fn a_nudge_that_works_is_told() {
 
 #[test]
 fn a_person_begins_the_ladder_anew() {
-    let mut sim = Sim::new(vigil());
+    let mut sim = Sim::new(watch_policy());
     sim.pass(Duration::from_mins(8));
     sim.go(SessionInput::Nudge { message: "hello?".into(), by: "ana".into() });
     sim.told.clear();
@@ -219,7 +219,7 @@ fn a_person_begins_the_ladder_anew() {
 
 #[test]
 fn peace_is_peace() {
-    let mut sim = Sim::new(vigil());
+    let mut sim = Sim::new(watch_policy());
     let until = Time::from_millis(sim.now()).plus(Duration::from_mins(30));
     sim.go(SessionInput::Snooze { until: Some(until), by: "ana".into() });
     sim.told.clear();
@@ -232,7 +232,7 @@ fn peace_is_peace() {
     sim.pass(Duration::from_hours(5));
     assert!(sim.steps().is_empty(), "{:?}", sim.steps());
     assert_eq!(
-        sim.world.state.oversight.condition.as_ref().map(|standing| standing.state.as_str()),
+        sim.world.state.oversight.condition.as_ref().map(|condition| condition.state.as_str()),
         Some("stuck")
     );
     sim.go(SessionInput::Ladder { choice: LadderChoice::Own(vec![Rung::Escalate]), by: "ana".into() });
@@ -243,7 +243,7 @@ fn peace_is_peace() {
 
 #[test]
 fn a_stopped_agent_is_not_talked_to() {
-    let mut sim = Sim::new(vigil());
+    let mut sim = Sim::new(watch_policy());
     sim.say(status());
     sim.stopped = true;
     sim.pass(Duration::from_mins(30));
@@ -254,7 +254,7 @@ fn a_stopped_agent_is_not_talked_to() {
 
 #[test]
 fn an_agent_that_always_dies_is_parked_with_its_last_words() {
-    let mut sim = Sim::new(vigil());
+    let mut sim = Sim::new(watch_policy());
     for _ in 0..3 {
         sim.die(Exit { code: Some(1), signal: None });
         assert_eq!(sim.world.state.phase(), Phase::Starting);
@@ -275,22 +275,25 @@ fn an_agent_that_always_dies_is_parked_with_its_last_words() {
 fn what_was_asked_to_end_ends() {
     for exit in [Exit { code: Some(1), signal: None }, Exit { code: None, signal: Some(9) }] {
         let mut sim = Sim::new(WatchPolicy {
-            restart: restart::RestartTerms { policy: restart::RestartCondition::Always, ..vigil().restart },
-            ..vigil()
+            restart: restart::RestartTerms {
+                policy: restart::RestartCondition::Always,
+                ..watch_policy().restart
+            },
+            ..watch_policy()
         });
-        let stop = SessionInput::Stop { how: StopMode::Stop, by: "ana".into() };
+        let stop = SessionInput::Stop { mode: StopMode::Stop, by: "ana".into() };
         sim.world.go(stop.clone());
         sim.die(exit.clone());
         assert_eq!(sim.world.state.phase(), Phase::Ended);
         // While it rests, too.
-        let mut sim = Sim::new(vigil());
+        let mut sim = Sim::new(watch_policy());
         sim.die(Exit { code: Some(1), signal: None });
         sim.go(stop.clone());
         assert_eq!(sim.world.state.phase(), Phase::Ended);
         // And when a restart was under way.
-        let mut sim = Sim::new(vigil());
+        let mut sim = Sim::new(watch_policy());
         sim.world.state.life.stage =
-            LifeStage::Stopping { how: StopMode::Stop, by: "intercom".into(), again: true, why: None };
+            LifeStage::Stopping { mode: StopMode::Stop, by: "intercom".into(), to_restart: true, why: None };
         sim.world.go(stop);
         sim.die(exit);
         assert_eq!(sim.world.state.phase(), Phase::Ended);
@@ -299,7 +302,7 @@ fn what_was_asked_to_end_ends() {
 
 #[test]
 fn a_limit_is_waited_out() {
-    let mut sim = Sim::new(vigil());
+    let mut sim = Sim::new(watch_policy());
     let limited = |minutes| AgentMessage::Limited {
         kind: "usage".to_owned(),
         resets: LimitResetTime::After(Duration::from_mins(minutes)),
@@ -315,7 +318,7 @@ fn a_limit_is_waited_out() {
 
 #[test]
 fn whose_request_expires_is_not_stuck_at_once() {
-    let mut sim = Sim::new(vigil());
+    let mut sim = Sim::new(watch_policy());
     let limit = Some((Duration::from_mins(45), Verdict::Deny));
     let assessed = RequestAssessment { limit, ..RequestAssessment::default() };
     sim.go(SessionInput::ClearanceRequested(Box::new(ask("\"1\"")), Box::new(assessed)));
@@ -330,7 +333,7 @@ fn whose_request_expires_is_not_stuck_at_once() {
 
 #[test]
 fn a_reminder_comes_after_a_snooze() {
-    let mut sim = Sim::new(vigil());
+    let mut sim = Sim::new(watch_policy());
     sim.say(clearance("\"1\""));
     let until = Time::from_millis(sim.now()).plus(Duration::from_mins(45));
     sim.go(SessionInput::Snooze { until: Some(until), by: "ana".into() });
@@ -343,14 +346,14 @@ fn a_reminder_comes_after_a_snooze() {
 
 #[test]
 fn whose_processes_cannot_be_seen_is_found_too() {
-    let mut sim = Sim::new(vigil());
+    let mut sim = Sim::new(watch_policy());
     sim.pass(Duration::from_secs(20));
     sim.go(SessionInput::Watch(None));
     sim.pass(Duration::from_mins(6));
     assert_eq!(sim.steps(), ["stall.step alert"]);
     for _ in 0..1000 {
         let now = Time::from_millis(sim.now());
-        let due = sim.world.state.next_due(now, &sim.world.vigil).map(Time::millis).unwrap();
+        let due = sim.world.state.next_due(now, &sim.world.watch_policy).map(Time::millis).unwrap();
         sim.world.time = due.max(sim.now());
         sim.go(SessionInput::Watch(None));
         if sim.steps().iter().any(|step| step == "stall.step interrupt") {
@@ -362,8 +365,8 @@ fn whose_processes_cannot_be_seen_is_found_too() {
 
 #[test]
 fn a_restart_of_the_ladder_is_not_lost_with_the_daemon() {
-    let terms = restart::RestartTerms { policy: restart::RestartCondition::Never, ..vigil().restart };
-    let mut sim = Sim::new(WatchPolicy { restart: terms, ..vigil() });
+    let terms = restart::RestartTerms { policy: restart::RestartCondition::Never, ..watch_policy().restart };
+    let mut sim = Sim::new(WatchPolicy { restart: terms, ..watch_policy() });
     while sim.world.state.resting().is_none() {
         sim.pass(Duration::from_secs(1));
     }
@@ -371,14 +374,14 @@ fn a_restart_of_the_ladder_is_not_lost_with_the_daemon() {
     sim.world.time = sim.world.state.resting().unwrap().millis();
     sim.go(SessionInput::Restart { prompt: None });
     sim.restart_daemon();
-    let gone = AgentExit { reason: "lost: it was never started".to_owned(), ..AgentExit::default() };
-    sim.go(SessionInput::Exited(Box::new(gone)));
+    let agent_exit = AgentExit { reason: "lost: it was never started".to_owned(), ..AgentExit::default() };
+    sim.go(SessionInput::Exited(Box::new(agent_exit)));
     assert!(sim.world.state.resting().is_some(), "{}", sim.world.state.why());
 }
 
 #[test]
 fn the_last_words_of_a_stuck_agent_are_not_its_recovery() {
-    let mut sim = Sim::new(WatchPolicy { ladder: vec![Rung::Restart, Rung::Escalate], ..vigil() });
+    let mut sim = Sim::new(WatchPolicy { ladder: vec![Rung::Restart, Rung::Escalate], ..watch_policy() });
     sim.pass(Duration::from_mins(4));
     sim.world.state.oversight.tracker.record_sign_of_life(Time::from_millis(1_000_000_000));
     // As `Sim` lets it go at once, the step is taken by hand.
@@ -395,7 +398,7 @@ fn the_last_words_of_a_stuck_agent_are_not_its_recovery() {
 
 #[test]
 fn what_is_repeated_is_what_a_person_has_asked() {
-    let mut sim = Sim::new(vigil());
+    let mut sim = Sim::new(watch_policy());
     let asked = sim.world.state.unfinished();
     sim.pass(Duration::from_mins(12));
     assert_eq!(sim.steps().last().unwrap(), "stall.step interrupt");
@@ -404,7 +407,7 @@ fn what_is_repeated_is_what_a_person_has_asked() {
 
 #[test]
 fn nobody_is_told_of_a_limit_while_people_are_waited_for() {
-    let mut sim = Sim::new(vigil());
+    let mut sim = Sim::new(watch_policy());
     sim.say(clearance("\"1\""));
     let resets = LimitResetTime::After(Duration::from_mins(10));
     sim.say(AgentMessage::Limited { kind: "rate".into(), resets, params: Json::trusted("{}") });
@@ -416,7 +419,7 @@ fn nobody_is_told_of_a_limit_while_people_are_waited_for() {
 #[test]
 fn a_daemon_that_was_away_hears_what_was_said_before_it_takes_a_step() {
     for away in [10, 300] {
-        let mut sim = Sim::new(vigil());
+        let mut sim = Sim::new(watch_policy());
         sim.say(status());
         sim.pass(Duration::from_mins(1));
         sim.restart_daemon();
@@ -481,7 +484,7 @@ struct Truth {
 }
 
 /// What may never be seen among the steps that were taken.
-fn judge(sim: &Sim, truth: &mut Truth, number: &mut u64) {
+fn assessor(sim: &Sim, truth: &mut Truth, number: &mut u64) {
     let shortest = 60_000; // a stopped process
     for (at, kind, data) in &sim.told {
         match kind.as_str() {
@@ -611,7 +614,7 @@ fn do_it(sim: &mut Sim, act: &Act, truth: &mut Truth) {
 
 /// Lives through the acts, with the seconds that pass after each, and with a new daemon after the act `cut`.
 fn live(acts: &[(Act, u64)], cut: usize) {
-    let mut sim = Sim::new(vigil());
+    let mut sim = Sim::new(watch_policy());
     let (mut truth, mut number) = (Truth { life: sim.now(), talk: sim.now(), ..Truth::default() }, 0);
     for (at, (act, pause)) in acts.iter().enumerate() {
         do_it(&mut sim, act, &mut truth);
@@ -619,12 +622,12 @@ fn live(acts: &[(Act, u64)], cut: usize) {
             sim.restart_daemon();
             truth.restarted = sim.now();
         }
-        judge(&sim, &mut truth, &mut number);
+        assessor(&sim, &mut truth, &mut number);
         sim.told.clear();
         // In small pieces: what keeps it alive is known to the second.
         for _ in 0..pause.div_ceil(15) {
             sim.pass(Duration::from_secs(15));
-            judge(&sim, &mut truth, &mut number);
+            assessor(&sim, &mut truth, &mut number);
             sim.told.clear();
             if sim.busy {
                 truth.life = sim.now();
