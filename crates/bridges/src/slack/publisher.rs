@@ -205,7 +205,7 @@ impl CardPublisher {
                     match stored {
                         Ok(()) => seq = self.begin(seq, &mut state).await.unwrap_or(seq),
                         Err(error) => {
-                            tracing::warn!(%error, "the position of the Slack publisher cannot be stored")
+                            tracing::warn!(%error, "the position of the Slack publisher cannot be stored");
                         }
                     }
                 }
@@ -302,9 +302,9 @@ impl CardPublisher {
     async fn run_periodic(&self, state: &mut PublisherState) {
         state.periodic_at = Some(Instant::now());
         let due = |at: Option<&Instant>, every: Duration| at.is_none_or(|at| at.elapsed() >= every);
-        let stale: Vec<SessionId> =
+        let outdated: Vec<SessionId> =
             state.stale.iter().filter(|id| due(state.shown.get(id), STATUS_EVERY)).copied().collect();
-        let mut messages = self.roots(&stale, state).await;
+        let mut messages = self.roots(&outdated, state).await;
         let over: Vec<SessionId> =
             messages.iter().filter(|message| !message.open).filter_map(|message| message.session).collect();
         let streaming: Vec<SessionId> = state
@@ -331,7 +331,7 @@ impl CardPublisher {
         match self.enqueue(messages, None).await {
             Ok(()) => {
                 // Only now: after a failure the same cards are still due.
-                for id in stale {
+                for id in outdated {
                     state.stale.remove(&id);
                     state.shown.insert(id, Instant::now());
                 }
@@ -438,10 +438,10 @@ impl PublisherState {
                 updates.push(CardUpdate::Stall { session, seq, change: StallChange::Event(Box::new(event)) });
             }
             Event::AgentRestarting(restarting) => {
-                updates.push(note(ThreadNote::Restarting(restarting.reason)))
+                updates.push(note(ThreadNote::Restarting(restarting.reason)));
             }
             Event::SessionUnenforced(unenforced) => {
-                updates.push(note(ThreadNote::Unenforced(unenforced.why)))
+                updates.push(note(ThreadNote::Unenforced(unenforced.why)));
             }
             Event::SpendCapped(capped) => updates.push(note(ThreadNote::Capped(capped.why))),
             Event::SessionResumed(resumed) => {

@@ -1,6 +1,6 @@
 //! The Socket Mode connections to Slack. An envelope is stored, then acknowledged; the inbox executes it.
 //!
-//! The `slack_morphism` crate keeps the WebSockets. We supervise it: it retries for ever without reporting, and it
+//! The `slack_morphism` crate keeps the sockets open. We supervise it: it retries for ever without reporting, and it
 //! never gives up a connection that gets no hello.
 
 use std::collections::HashSet;
