@@ -102,7 +102,7 @@ impl ReadModel {
 }
 
 /// The log as it is, and the records that its events are about, for bridges that show a session to a client of
-/// theirs. What a viewer may see of it comes out of a [`ViewerLog`].
+/// theirs. What a viewer may see of it comes out of a [`ViewerLog`](super::ViewerLog).
 #[derive(Debug, Clone)]
 pub struct LogReader {
     store: Store,
