@@ -205,3 +205,46 @@ fn no_struct_has_more_fields_than_a_reader_can_hold() {
     }
     assert!(large.is_empty(), "group the fields of these: {large:#?}");
 }
+
+/// Concurrent code owes the argument: why this order, why this bound, what would go wrong otherwise.
+#[test]
+fn concurrent_code_argues() {
+    const PARTS: &[(&str, &[&str])] = &[
+        ("the shim", &["crates/host/src/client", "crates/host/src/shim"]),
+        ("the session actor", &["crates/daemon/src/session/actor"]),
+        ("the writer", &["crates/store/src/checkpoint", "crates/store/src/pool", "crates/store/src/writer"]),
+        (
+            "ACP",
+            &[
+                "crates/bridges/src/acp/feed",
+                "crates/bridges/src/acp/queue",
+                "crates/bridges/src/acp/transport",
+            ],
+        ),
+        (
+            "Slack",
+            &[
+                "crates/bridges/src/slack/outbox",
+                "crates/bridges/src/slack/publisher",
+                "crates/bridges/src/slack/sender",
+            ],
+        ),
+    ];
+    for (part, modules) in PARTS {
+        let (mut code, mut why) = (0, 0);
+        for module in *modules {
+            let is_of =
+                |path: &Path| path.starts_with(module) || path.with_extension("") == Path::new(module);
+            let files: Vec<_> = production().into_iter().filter(|(path, _)| is_of(path)).collect();
+            assert!(!files.is_empty(), "{module} was not found");
+            for (_, text) in files {
+                for line in text.lines().map(str::trim).filter(|line| !line.is_empty()) {
+                    let is_doc = line.starts_with("///") || line.starts_with("//!");
+                    code += usize::from(!line.starts_with("//"));
+                    why += usize::from(!is_doc && (line.starts_with("//") || line.contains(" // ")));
+                }
+            }
+        }
+        assert!(why * 100 >= code * 4, "{part}: {why} lines that say why beside {code} lines of code");
+    }
+}

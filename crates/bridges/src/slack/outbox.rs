@@ -218,6 +218,7 @@ impl SlackOutbox {
         let mut plan = SendPlan::default();
         let heads = self.heads(rows, now, &mut plan);
         let mut order: Vec<&OutboxRow> = rows.iter().collect();
+        // Every row is ranked anew, because what was admitted last changes whose turn it is.
         order.sort_by_key(|row| self.rank(row));
         for row in order {
             if self.in_flight.len() >= MAX_IN_FLIGHT {
@@ -323,6 +324,7 @@ impl SlackOutbox {
         if let Some(at) = until.max(gate).filter(|at| *at > now) {
             return Err(Some(at));
         }
+        // One probe at a time: during an outage more of them would tell nothing new, and use up the limit on requests.
         if outage.is_some() && failed && probing {
             return Err(None);
         }

@@ -168,6 +168,7 @@ impl CardPublisher {
             bell.newest();
             match self.log.events(Some(seq), None, BATCH).await {
                 Ok(Ok(events)) if events.is_empty() => {
+                    // Nothing is left to read, so the cards show the present when they are rendered.
                     self.run_periodic(&mut state).await;
                     let rest = tokio::time::sleep(state.until_periodic());
                     tokio::select! {
@@ -186,6 +187,8 @@ impl CardPublisher {
                         tracing::warn!(%error, "messages for Slack cannot be stored; retrying");
                         tokio::time::sleep(BREATHER).await;
                     }
+                    // After the commit of the messages, which stores the position as well: a kill in between repeats the batch, and
+                    // the same desired content again changes nothing.
                     seq = last;
                     // Updates go first, but a log that never pauses must not starve the periodic work.
                     if state.periodic_at.is_none_or(|at| at.elapsed() >= STATUS_EVERY) {

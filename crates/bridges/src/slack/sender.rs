@@ -97,6 +97,8 @@ enum SendOutcome {
 impl MessageSender {
     pub(super) async fn run(self, closing: CancellationToken) {
         let this = Arc::new(self);
+        // An attempt may be cut off at any point: its row stays marked as tried, and the next daemon searches for the message
+        // before it posts again.
         closing.run_until_cancelled(this.send_all()).await;
     }
 
@@ -117,8 +119,10 @@ impl MessageSender {
             let count = self.store.slack_backlog().await.unwrap_or_default();
             let seen = rows.iter().map(|row| (row.key.as_str(), row.is_pending_card())).collect();
             self.health.update_backlog(&UnsentMessages { count, rows: seen });
+            // Before the plan: a row that was removed must not hold the place of its thread.
             outbox.forget(&rows);
             let plan = outbox.plan(&rows, Instant::now());
+            // A task each: a call that hangs must not hold up the other channels. The outbox bounds their number.
             for attempt in plan.send {
                 let this = Arc::clone(self);
                 tasks.spawn(async move {
@@ -139,6 +143,7 @@ impl MessageSender {
                     if let Ok((row, outcome)) = landed {
                         outbox.finish_attempt(&row, outcome, Instant::now(), jitter());
                     }
+                    // Everything that has finished by now, because each pass reads up to 1,000 rows.
                     while let Some(Ok((row, outcome))) = tasks.try_join_next() {
                         outbox.finish_attempt(&row, outcome, Instant::now(), jitter());
                     }
