@@ -73,7 +73,7 @@ struct OperationsInner {
     backup: backup::RunningBackup,
     tokens: tokens::TokenRegistry,
     console: console_sessions::ConsoleSessions,
-    /// Requests with a key, which go on after their caller has hung up.
+    /// Requests with a key, which continue after their caller has hung up.
     tasks: TaskTracker,
 }
 
@@ -105,7 +105,7 @@ impl Operations {
         &self.0.bell
     }
 
-    /// For the tables of the bridges' own; everything else is read through the read model.
+    /// Returns the store, for the tables of the bridges. They read everything else through the read model.
     pub fn store(&self) -> &Store {
         self.0.supervisor.store()
     }

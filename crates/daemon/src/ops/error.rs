@@ -26,7 +26,7 @@ pub enum ErrorKind {
     Forbidden,
     NotFound,
     Conflict,
-    /// It was there, and is not any more.
+    /// It existed and was removed.
     Removed,
     Unprocessable,
     TooMany,

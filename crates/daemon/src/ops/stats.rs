@@ -23,7 +23,7 @@ const _: () = assert!(STRETCH_PER_HOUR == COUNTED_STRETCH_MILLIS);
 #[schemars(rename = "FiguresQuery")]
 pub struct StatsQuery {
     pub session: Option<String>,
-    /// How far back; 24 if nothing is said, at most 744.
+    /// The number of hours; default 24, at most 744.
     pub hours: Option<u32>,
 }
 
