@@ -76,7 +76,7 @@ pub struct AuditProblem {
     pub what: String,
 }
 
-/// The kind of who acted.
+/// The kind of an actor.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, EnumString, IntoStaticStr)]
 #[strum(serialize_all = "snake_case", const_into_str)]
 pub enum Actor {
