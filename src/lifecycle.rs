@@ -251,8 +251,9 @@ fn recovered_sessions(
     Ok(())
 }
 
-/// Where the console is; on a terminal with a way in. A link that signs somebody in is for the person who sits there, and is never
-/// written into a file, a pipe or the journal, which others may read: there, `intercom open` makes one.
+/// Prints the console's address; on a terminal with a link that signs in. Such a link is for the person at the
+/// terminal, and is never written into a file, a pipe or the journal, which others may read: there, `intercom open`
+/// makes one.
 fn greet(ops: &Operations) {
     let Some(url) = ops.console_url() else { return };
     let link = std::io::stderr().is_terminal().then(|| ops.first_link()).flatten();

@@ -6,11 +6,11 @@ export type Health = {
   sessions?: Sessions;
   bridges?: Record<string, string>;
   last_seq?: number;
-  /** Conditions that need a person: a broken audit chain, a database that cannot be written. */
+  /** Problems that need a person, such as a broken audit chain or a database that cannot be written. */
   warnings?: Array<string>;
-  /** Lines of agents at which the daemon has failed since its start, and which it has rejected for that. More than none is a bug in intercom. */
+  /** Lines of agents that the daemon rejected since its start because it failed at them. Any is a bug in intercom. */
   quarantined_lines?: number;
-  /** Who you are here. */
+  /** The caller's name and role. */
   you?: You;
 };
 
@@ -22,7 +22,7 @@ export type Sessions = {
 export type You = {
   name: string;
   role: string;
-  /** Whether you may start and resume agents. */
+  /** True if the caller may start and resume agents. */
   may_start: boolean;
 };
 
@@ -38,35 +38,35 @@ export type AgentView = {
   description: string | null;
   command: string;
   protocol: string;
-  /** `built_in`, `installed`, `on_demand` (fetched when it is started) or `missing`. */
+  /** `built_in`, `installed`, `on_demand` (downloaded when it is started) or `missing`. */
   availability: string;
-  /** What one of them told when it was ready last; `null` before that, and after its command line has changed. */
+  /** The capabilities that it reported when it was last ready; `null` before, and after its command line has changed. */
   known: KnownView | null;
 };
 
 export type KnownView = {
-  /** Its answer to `initialize`, as it came. */
+  /** Its answer to `initialize`, unchanged. */
   initialize: unknown;
-  /** Its answer to `session/new`, as it came. */
+  /** Its answer to `session/new`, unchanged. */
   session: unknown;
 };
 
 export type BackedUp = {
   path: string;
   bytes: number;
-  /** How much the write-ahead log grew during the copy. */
+  /** The growth of the write-ahead log during the copy, in bytes. */
   log_growth_bytes: number;
 };
 
 export type BackupState = {
-  /** The backup that is being made. */
+  /** The running backup. */
   running: BackupProgress | null;
 };
 
 export type BackupProgress = {
   path: string;
   copied_bytes: number;
-  /** 0 until it is known. */
+  /** The total; 0 until it is known. */
   total_bytes: number;
 };
 
@@ -458,7 +458,7 @@ export type EventView = {
   at: string;
   kind: string;
   data: unknown;
-  /** The event in English. Words of an agent begin with a mark such as `agent> `; times are RFC 3339 in UTC. */
+  /** The event in English. Text of an agent begins with a mark such as `agent> `; times are RFC 3339 in UTC. */
   summary?: string | null;
   tone?: Tone | null;
 };
@@ -470,13 +470,13 @@ export type Figures = {
   since: string;
   stretch_seconds: number;
   stretches: Array<Stretch>;
-  /** Clearances that people decided. */
+  /** The number of clearances that people decided. */
   decided: number;
-  /** Half of them took no longer than this. */
+  /** The median time to a decision, in seconds. */
   median_seconds: number | null;
-  /** Nine of ten. */
+  /** The 90th percentile of the time to a decision, in seconds. */
   ninetieth_seconds: number | null;
-  /** How long agents waited for people, together. */
+  /** The total time that agents waited for people, in seconds. */
   blocked_seconds: number;
   events: number;
 };
@@ -519,9 +519,9 @@ export type RuleExplanation = {
 
 export type PolicyView = {
   loaded_at: string;
-  /** The rules in the order of the configuration. */
+  /** The rules as configured, in order. */
   rules: Array<unknown>;
-  /** The end of each rule by `until` or `for`, in the same order; null for a rule without an end. */
+  /** The end of each rule with `until` or `for`, in the same order; null for a rule without an end. */
   ends_at: Array<string | null>;
   grants: number;
 };
@@ -570,7 +570,7 @@ export type GrantView = {
   created_at: string;
   expires_at: string | null;
   revoked_at: string | null;
-  /** Whether it allows anything now. */
+  /** True if it allows anything now. */
   valid: boolean;
 };
 
@@ -604,7 +604,7 @@ export type TokenView = {
 };
 
 export type Created = {
-  /** Shown this once. */
+  /** The secret. It is shown only once. */
   secret: string;
   id: string;
   name: string;
@@ -621,7 +621,7 @@ export type Created = {
 
 export type CodeView = {
   code: string;
-  /** Opens the console, once. */
+  /** The one-time link to the console. */
   url: string;
   expires_at: string;
 };
@@ -636,7 +636,7 @@ export type WebSessionView = {
   last_used_at: string;
   last_used_from: string;
   browser: string | null;
-  /** Whether it is this very one. */
+  /** True for the caller's own sign-in. */
   current: boolean;
 };
 
@@ -649,7 +649,7 @@ export type ListOfWebSessionView = {
 
 export type AuditPage = {
   items: Array<AuditView>;
-  /** The value of `after`, or `before`, for the next page. */
+  /** The value of `after`, or of `before`, for the next page. */
   next: number | null;
 };
 
@@ -669,12 +669,12 @@ export type VerifiedView = {
   /** True if no problem was found. */
   whole: boolean;
   rows: number;
-  /** Hash of the last row. Kept elsewhere, it shows later that nothing before it was rewritten. */
+  /** The hash of the last row. Stored elsewhere, it proves later that no row before it was rewritten. */
   head: string;
   problems: Array<ProblemView>;
-  /** Restores from a backup, with the rows that are missing since. */
+  /** Restores from a backup, with the rows that are missing because of them. */
   notes: Array<ProblemView>;
-  /** Lines of the anchor file that were compared. */
+  /** The number of compared lines of the anchor file. */
   anchors: number;
 };
 
@@ -685,7 +685,7 @@ export type ProblemView = {
 
 export type BackupRequest = {
   path: string;
-  /** Replace a file that exists, once the new one is complete. */
+  /** Replaces an existing file, once the new one is complete. */
   replace?: boolean;
 };
 
@@ -795,7 +795,7 @@ export type Decision = {
   remember?: RememberChoice | null;
 };
 
-/** What an operator decides. */
+/** The decision of an operator. */
 export type Verdict = "approve" | "deny";
 
 export type RememberChoice = boolean | RememberedRule;
@@ -814,7 +814,7 @@ export type QuestionAnswer = {
   instruction?: string | null;
 };
 
-/** The events that are given with their summaries. */
+/** The selection of events with summaries. */
 export type Summaries = "true" | "false" | "own";
 
 /** Other rules to try on past requests. */
@@ -828,18 +828,18 @@ export type RulesTest = {
 };
 
 export type Create = {
-  /** Whose it is. */
+  /** The name of the person. */
   name: string;
   /** `viewer`, `operator`, `approver` or `admin`. */
   role: string;
-  /** How long it is valid, such as `30d`; for ever if nothing is said. */
+  /** The lifetime, such as `30d`; unlimited if absent. */
   ttl?: string | null;
 };
 
 export type SignIn = {
-  /** Of the link; it works once. */
+  /** The code of the link, valid once. */
   code?: string | null;
-  /** Or a token of the API. */
+  /** A token of the API, instead of a code. */
   token?: string | null;
 };
 

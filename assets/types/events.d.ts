@@ -259,7 +259,7 @@ export type ClearanceClosed = {
   option?: string | null;
 };
 
-/** What an operator decides. */
+/** The decision of an operator. */
 export type Verdict = "approve" | "deny";
 
 export type QuestionAsked = {

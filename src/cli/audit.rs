@@ -105,7 +105,7 @@ fn line(row: &AuditRow, data: &Value, names: &SessionNames, cx: &CliContext) -> 
     cx.paint.style(TerminalStyle::Dim, &head) + &wrapped(&text, columns(&head), INDENT, width)
 }
 
-/// Sessions that are gone by now are named by their rows.
+/// Records the names in a row, because the sessions of old rows may have been removed.
 fn note(row: &AuditRow, data: &Value, names: &mut SessionNames) {
     let name = data.get("name").and_then(Value::as_str).filter(|_| row.action.starts_with("session."));
     if let (Some(session), Some(name)) = (&row.session, name) {
@@ -113,7 +113,7 @@ fn note(row: &AuditRow, data: &Value, names: &mut SessionNames) {
     }
 }
 
-/// `person ana (slack)`, `rule tests`, `agent of shop`, `intercom`.
+/// Returns `person ana (slack)`, `rule tests`, `agent of shop` or `intercom`.
 fn actor(row: &AuditRow, data: &Value, names: &SessionNames) -> String {
     match row.actor.known() {
         Some(Actor::Agent) => {
@@ -125,7 +125,7 @@ fn actor(row: &AuditRow, data: &Value, names: &SessionNames) -> String {
             let via = via.map(|via| format!(" ({})", clean(via))).unwrap_or_default();
             format!("person {}{via}", clean(&row.by))
         }
-        // What somebody allowed always is a rule without a name of its own.
+        // A grant is a rule without a name of its own.
         Some(Actor::Rule) if row.by.starts_with(GRANT) => format!("grant {}", short(&row.by)),
         Some(Actor::Rule) if row.by != VIA_POLICY => format!("rule {}", clean(&row.by)),
         _ => clean(&row.by),

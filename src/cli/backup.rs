@@ -47,7 +47,7 @@ pub(super) async fn run(args: BackupArgs, cx: &CliContext) -> anyhow::Result<()>
     })
 }
 
-/// Waits for the copy and shows on a terminal how far it is. The daemon gives the copy up when this connection ends.
+/// Waits for the copy and shows its progress on a terminal. The daemon cancels the copy when this connection ends.
 async fn copy(cx: &CliContext, body: &serde_json::Value) -> anyhow::Result<DaemonAnswer> {
     let url = url(&["backup"], &[]);
     let mut copying = std::pin::pin!(cx.client.post(&url, body));
@@ -59,7 +59,7 @@ async fn copy(cx: &CliContext, body: &serde_json::Value) -> anyhow::Result<Daemo
             output::replace_line("");
             return answer;
         }
-        // Not knowing how far it is does not make the backup fail.
+        // A backup must not fail because its progress cannot be read.
         let state = cx.client.get(&url).await.ok().and_then(|answer| answer.parse::<BackupState>().ok());
         if let Some(progress) = state.and_then(|state| state.running) {
             output::replace_line(&line(&progress));
@@ -67,7 +67,7 @@ async fn copy(cx: &CliContext, body: &serde_json::Value) -> anyhow::Result<Daemo
     }
 }
 
-/// `copying: 350 of 1000 MiB (35 %)`
+/// Returns the progress: `copying: 350 of 1000 MiB (35 %)`.
 fn line(&BackupProgress { copied_bytes, total_bytes, .. }: &BackupProgress) -> String {
     const MIB: u64 = 1024 * 1024;
     let percent = copied_bytes.saturating_mul(100).checked_div(total_bytes).unwrap_or(0);

@@ -153,7 +153,7 @@ async fn health(place: &str, hint: &str, cx: &CliContext) -> Check {
     let ours = env!("CARGO_PKG_VERSION");
     match health {
         Ok(Health { more: None, .. }) => {
-            Check::wrong("daemon", format!("{place}: it does not know you"), hint)
+            Check::wrong("daemon", format!("{place}: it does not accept you"), hint)
         }
         Ok(Health { more: Some(HealthDetails { quarantined_lines: lines @ 1.., .. }), .. }) => Check::wrong(
             "daemon",

@@ -132,7 +132,7 @@ async fn explain(cx: &CliContext, id: &str, error: anyhow::Error) -> anyhow::Err
     }
 }
 
-/// The ways to act after a decision that cannot be changed. The error says who decided what and when.
+/// Returns the ways to act after a decision that cannot be changed. The error says who decided what and when.
 fn hint_after_decision(refusal: &DaemonRefusal, cx: &CliContext) -> Option<String> {
     let Some(ErrorAttachment::Clearance(clearance)) = &refusal.attached else { return None };
     let (session, call) = (clearance.session_label(), &cx.command_prefix);

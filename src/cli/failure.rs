@@ -69,7 +69,7 @@ impl std::error::Error for CliFailure {}
 pub(super) struct DaemonRefusal {
     pub(super) status: u16,
     pub(super) code: String,
-    /// The thing that it is about, as far as this version knows it.
+    /// The data that belongs to the refusal, as far as this version knows it.
     pub(super) attached: Option<ErrorAttachment>,
     pub(super) body: String,
     message: String,

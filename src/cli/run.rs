@@ -169,8 +169,8 @@ fn not_spawned(error: anyhow::Error, cx: &CliContext) -> anyhow::Result<anyhow::
     if !cx.json {
         output::print(&session)?;
     }
-    let remedy = refusal.remedy().unwrap_or("mend that").to_owned();
-    let hint = format!("{remedy}; then start it: `{} resume {}`", cx.command_prefix, session.short());
+    let remedy = refusal.remedy().unwrap_or("fix that").to_owned();
+    let hint = format!("{remedy}; then resume it: `{} resume {}`", cx.command_prefix, session.short());
     Ok(refusal.hint(hint).into())
 }
 

@@ -52,7 +52,7 @@ pub(super) async fn run(args: TokenArgs, cx: &CliContext) -> anyhow::Result<()> 
             cx.print_answer(&answer, || {
                 let CreatedToken { secret, listed } = answer.parse()?;
                 let (id, name, role) = (listed.token.id.short(), clean(&body.name), &body.role);
-                output::print_note(&format!("token {id} for {name} ({role}), shown this once:"));
+                output::print_note(&format!("token {id} for {name} ({role}), shown only once:"));
                 Ok(secret)
             })
         }

@@ -32,7 +32,10 @@ mod transport;
 mod update_encoder;
 
 use metrics::ClientMetrics;
-pub use queue::{ClientInlet, ClientMessage, ClientOutlet, ConnectionClosed};
+pub(crate) use queue::ClientInlet;
+pub(crate) use queue::ClientMessage;
+pub(crate) use queue::ClientOutlet;
+pub(crate) use queue::ConnectionClosed;
 
 use intercom_daemon::ops::{Caller, Operations};
 use intercom_types::{OnClientLeft, SessionId};
@@ -58,19 +61,19 @@ struct AcpShared {
 
 /// A client's preferences, as its transport knows them.
 #[derive(Debug, Clone, Default)]
-pub struct ConnectOptions {
+pub(crate) struct ConnectOptions {
     /// The profile of new sessions, unless the request names one.
-    pub agent: Option<String>,
+    pub(crate) agent: Option<String>,
     /// The session that `session/new` attaches to, instead of starting one.
-    pub attach: Option<String>,
+    pub(crate) attach: Option<String>,
     /// The treatment of its sessions when it disconnects, if the client states one.
-    pub on_close: Option<OnClientLeft>,
+    pub(crate) on_close: Option<OnClientLeft>,
     /// True for our own relay: it outlives the daemon and needs the position in the log with each message.
-    pub relay: bool,
+    pub(crate) relay: bool,
     /// True for Streamable HTTP.
-    pub streamable: bool,
+    pub(crate) streamable: bool,
     /// True for a single request without a connection: no handshake, and no requests to the client.
-    pub connectionless: bool,
+    pub(crate) connectionless: bool,
 }
 
 impl AcpBridge {

@@ -85,8 +85,8 @@ impl ApiBridge {
         self.ops().supervisor()
     }
 
-    /// Everything, as one service. Its connections carry a [`serve::Peer`]; `others` is behind the same door, and sees a
-    /// [`Caller`](intercom_daemon::ops::Caller) with each request of somebody whom it knows.
+    /// Returns the router of everything. Connections carry a [`serve::Peer`]; `others` is behind the same
+    /// authentication and gets a [`Caller`](intercom_daemon::ops::Caller) with each request of a known caller.
     pub fn router(self, others: Router<Self>) -> Router {
         let limit = DefaultBodyLimit::max(self.supervisor().config().limits.max_body_bytes);
         let metrics = get(health::metrics)

@@ -5,11 +5,11 @@ use std::sync::{Arc, Mutex, PoisonError};
 
 /// The health of one bridge.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
-pub struct BridgeHealth {
+pub(crate) struct BridgeHealth {
     /// "ok", or the problem, for people.
-    pub status: String,
+    pub(crate) status: String,
     /// The metrics: name, description, value.
-    pub metrics: Vec<(&'static str, &'static str, u64)>,
+    pub(crate) metrics: Vec<(&'static str, &'static str, u64)>,
 }
 
 /// The health of all configured bridges. Locked only to copy or replace an entry.
@@ -23,16 +23,20 @@ enum HealthSource {
 }
 
 impl HealthRegistry {
-    pub fn set(&self, bridge: &'static str, condition: BridgeHealth) {
+    pub(crate) fn set(&self, bridge: &'static str, condition: BridgeHealth) {
         self.insert(bridge, HealthSource::Reported(condition));
     }
 
     /// Registers a bridge whose metrics change too often to be reported with each change.
-    pub fn ask(&self, bridge: &'static str, condition: impl Fn() -> BridgeHealth + Send + Sync + 'static) {
+    pub(crate) fn ask(
+        &self,
+        bridge: &'static str,
+        condition: impl Fn() -> BridgeHealth + Send + Sync + 'static,
+    ) {
         self.insert(bridge, HealthSource::Polled(Arc::new(condition)));
     }
 
-    pub fn all(&self) -> BTreeMap<&'static str, BridgeHealth> {
+    pub(crate) fn all(&self) -> BTreeMap<&'static str, BridgeHealth> {
         let all = self.0.lock().unwrap_or_else(PoisonError::into_inner).clone();
         let now = |source| match source {
             HealthSource::Reported(condition) => condition,

@@ -32,11 +32,12 @@ pub use acp_server::AcpServerConfig;
 pub use agent_catalog::{AGENT_CATALOG, CatalogAgent, FETCHER, catalog_agent};
 pub use choices::*;
 pub use fetcher::FETCHED_WITHIN_SECONDS;
-pub use load::{ConfigError, load, parse};
+pub(crate) use load::ConfigError;
+pub use load::{load, parse};
 pub use model::*;
 pub use overrides::API_TOKEN;
-pub use paths::{DaemonPaths, PathFlags, PathsError};
-pub use slack::{SLACK_API, SessionSlackConfig, SlackConfig, WorkspaceSlackConfig};
+pub use paths::{DaemonPaths, PathFlags};
+pub use slack::{SessionSlackConfig, SlackConfig};
 pub use stall::{Restart, RestartOverrides, Spend, SpendOverrides, Stall, StallOverrides};
 
 #[cfg(test)]

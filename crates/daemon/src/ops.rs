@@ -39,12 +39,11 @@ mod viewer_log;
 pub use agents::agents_of;
 pub use audit::AuditQuery;
 use audit::audited;
-pub use caller::{ACP_CLIENT, Caller};
+pub use caller::Caller;
 pub use clearances::{ClearanceQuery, DecisionResult};
 pub use console::{ConsoleAccess, NewConsoleSession, NoConsole, SignInCredential};
 pub use error::{ErrorKind, OpError};
-pub use health::DaemonCounts;
-pub use log::{EventFollower, EventsQuery, SessionLog, SummaryMode};
+pub use log::EventsQuery;
 pub use once::StoredAnswer;
 pub use policy::ConfigReader;
 pub use prompts::PromptQuery;
@@ -73,7 +72,7 @@ struct OperationsInner {
     backup: backup::RunningBackup,
     tokens: tokens::TokenRegistry,
     console: console_sessions::ConsoleSessions,
-    /// Requests with a key, which go on after their caller has hung up.
+    /// Requests with a key, which continue after their caller has hung up.
     tasks: TaskTracker,
 }
 
@@ -111,7 +110,7 @@ impl Operations {
         &self.0.bell
     }
 
-    /// For the tables of the bridges' own; everything else is read through the read model.
+    /// Returns the store, for the tables of the bridges. They read everything else through the read model.
     pub fn store(&self) -> &Store {
         self.0.supervisor.store()
     }

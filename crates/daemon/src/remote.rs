@@ -16,8 +16,8 @@ use tokio_rustls::rustls::{ClientConfig, RootCertStore, crypto::ring};
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct RemoteUrl {
     pub tls: bool,
-    pub host: String,
-    pub port: u16,
+    pub(crate) host: String,
+    pub(crate) port: u16,
     pub path: String,
 }
 

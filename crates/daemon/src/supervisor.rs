@@ -15,15 +15,17 @@ mod adopt;
 mod callers;
 mod housekeeping;
 mod launch;
-pub mod policy;
-pub mod policy_engine;
+pub(crate) mod policy;
+pub(crate) mod policy_engine;
 mod profiles;
 mod recover;
 mod watch_policies;
 
 pub use callers::ProcessOwner;
-pub use launch::{DEMO_MODE, StartRefusal, StartRequest};
-pub use profiles::{NamedAgent, ProgramAvailability, agents};
+pub(crate) use launch::StartRefusal;
+pub use launch::{DEMO_MODE, StartRequest};
+pub(crate) use profiles::NamedAgent;
+pub(crate) use profiles::agents;
 pub use recover::RecoveryReport;
 
 use self::callers::DaemonSurroundings;
@@ -120,7 +122,11 @@ impl Supervisor {
     }
 
     /// Passes a command on; returns when it is committed.
-    pub async fn command(&self, id: SessionId, input: SessionInput) -> Result<CommandOutcome, CommandError> {
+    pub(crate) async fn command(
+        &self,
+        id: SessionId,
+        input: SessionInput,
+    ) -> Result<CommandOutcome, CommandError> {
         match self.find(id) {
             Some(handle) => handle.command(input).await,
             None if self.is_parked(id).await => Err(CommandError::Refused(CommandRefusal::Parked)),
@@ -129,12 +135,17 @@ impl Supervisor {
     }
 
     /// Withdraws a queued prompt, also of an ended session.
-    pub async fn take_back(&self, id: SessionId, prompt: PromptId, by: String) -> Result<(), CommandError> {
+    pub(crate) async fn take_back(
+        &self,
+        id: SessionId,
+        prompt: PromptId,
+        by: String,
+    ) -> Result<(), CommandError> {
         self.command_or_amend(id, SessionInput::TakeBack { prompt, by }).await
     }
 
     /// Sets the preset, also of an ended session, for its next generation.
-    pub async fn set_preset(
+    pub(crate) async fn set_preset(
         &self,
         id: SessionId,
         preset: Preset,
@@ -145,7 +156,12 @@ impl Supervisor {
     }
 
     /// Records that an operator has seen a failure, also of an ended session.
-    pub async fn mark_seen(&self, id: SessionId, at: Option<Time>, by: String) -> Result<(), CommandError> {
+    pub(crate) async fn mark_seen(
+        &self,
+        id: SessionId,
+        at: Option<Time>,
+        by: String,
+    ) -> Result<(), CommandError> {
         self.command_or_amend(id, SessionInput::Seen { at, by }).await
     }
 
@@ -224,7 +240,7 @@ impl Supervisor {
     }
 
     /// Returns an observer of the live process.
-    pub fn observer(&self, id: SessionId) -> Option<ProcessObserver> {
+    pub(crate) fn observer(&self, id: SessionId) -> Option<ProcessObserver> {
         self.find(id)?.observer()
     }
 

@@ -1,8 +1,8 @@
 //! The processes of an agent whose shim has died: found by more than one trace, and ended.
 //!
-//! With the shim, its children have lost the parent below which all of them could be found. What is left of the tree is
-//! known by what it cannot or usually does not take off: the mark in its environment, its kernel session, its cgroup, the pipes that are the
-//! agent's stdout and stderr, and a parent that is known by one of these.
+//! Without the shim, its children have lost the parent below which all of them could be found. The rest of the tree is
+//! identified by traces that it cannot or usually does not remove: the mark in its environment, its kernel session, its
+//! cgroup, the pipes that are the agent's stdout and stderr, and a parent identified by one of these.
 
 use std::cell::{Cell, RefCell};
 use std::collections::{HashMap, HashSet, VecDeque};
@@ -229,7 +229,7 @@ impl<'a> LeftoverSearch<'a> {
                 others.push((pid, stat));
             }
         }
-        // Then whoever is below them, or has only a pipe in common with them.
+        // Then processes below them, and processes that share only a pipe with them.
         others.retain(|(pid, stat)| {
             let holds = self.holds_output(*pid, stat) && !self.is_spared(*pid);
             if holds {
@@ -280,7 +280,8 @@ impl<'a> LeftoverSearch<'a> {
         !led_by_another && !of_another && same_user
     }
 
-    /// Tells whether it can still write to what was the agent's stdout or stderr. Who reads from it is a daemon.
+    /// Reports whether a process can still write to the agent's stdout or stderr pipe. A process that only reads from
+    /// one is a daemon.
     fn holds_output(&self, pid: i32, stat: &ProcessStat) -> bool {
         let pipes = [self.meta.stdout, self.meta.stderr];
         stat.started >= self.meta.agent.started

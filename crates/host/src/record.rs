@@ -30,10 +30,10 @@ pub(super) struct ShimMeta {
     /// The inode of the pipe that is the agent's stdout.
     #[serde(default)]
     pub(super) stdout: Option<u64>,
-    /// The same of its stderr.
+    /// The inode of the pipe that is the agent's stderr.
     #[serde(default)]
     pub(super) stderr: Option<u64>,
-    /// The directory that this was written to. Whoever reads it elsewhere reads a copy.
+    /// The directory that this record was written to. Elsewhere, it is a copy.
     #[serde(default)]
     pub(super) place: Option<DirectoryPlace>,
 }

@@ -1,4 +1,4 @@
-//! Subcommands of git: the one table that rules and risk look at. It is in `harmless.toml`.
+//! Subcommands of git: the only table for rules and risk. It is in `harmless.toml`.
 
 use super::harmless_table::{TABLE, holds};
 

@@ -1,6 +1,5 @@
-//! The words that may follow those of an allow rule: operands that stay inside of the workspace, and options that are
-//! known to run nothing and to write nowhere else. The table is `harmless.toml`; what is not in it is not known, and is not
-//! allowed.
+//! The words that may follow those of an allow rule: operands inside of the workspace, and options that are known to
+//! run nothing and to write nowhere else. The table is `harmless.toml`; words without an entry are not allowed.
 
 use super::git::{is_plain_git, subcommand_index};
 use super::harmless_table::{HarmlessOptions, TABLE, holds};
@@ -136,14 +135,14 @@ fn check_stays_inside(word: &str) -> Result<(), String> {
     Ok(())
 }
 
-/// Operands that are more than names of files.
+/// Checks operands that are more than names of files.
 fn operand(rows: &[&HarmlessOptions], words: &[&str], at: usize, spelled: usize) -> Result<(), String> {
     let word = words[at];
     let beyond = || Err(format!("`{word}` goes beyond the rule"));
     match words {
-        // `make` alone is for every target; with one, for that.
+        // A rule for `make` alone covers every target, a rule with a target only that one.
         [make, ..] if holds(&TABLE.targets, make) && spelled > 1 => beyond(),
-        // The first is a program; of those only printing some lines is known.
+        // The first operand is a program; only those that print lines are known.
         ["sed", ..] => {
             let is_first = words[spelled..at].iter().all(|word| word.starts_with('-'));
             let lines = word.strip_suffix('p').unwrap_or_default();
@@ -157,7 +156,7 @@ fn operand(rows: &[&HarmlessOptions], words: &[&str], at: usize, spelled: usize)
         }
         [program, ..] if holds(&TABLE.any_program, program) => beyond(),
         ["mvn" | "mvnw" | "./mvnw", ..] if !holds(&TABLE.maven_phases, word) => beyond(),
-        // The second is written.
+        // The second operand is written.
         ["uniq" | "xxd", ..] if words[1..at].iter().any(|word| !word.starts_with('-')) => beyond(),
         // The program may import files and show the environment.
         ["jq", ..] if TABLE.jq_reads.iter().any(|read| word.contains(read.as_str())) => beyond(),

@@ -1,4 +1,4 @@
-//! The table of `harmless.toml`, which says what the keys mean.
+//! The table of `harmless.toml`, where the keys are described.
 
 use std::collections::HashMap;
 use std::sync::LazyLock;
@@ -44,7 +44,7 @@ pub(crate) static TABLE: LazyLock<HarmlessTable> = LazyLock::new(|| {
     toml::from_str(include_str!("harmless.toml")).expect("the table is part of the program, and tested")
 });
 
-/// Tells whether a list of the table holds a word.
+/// Reports whether a list of the table contains a word.
 pub(crate) fn holds(list: &[String], word: &str) -> bool {
     list.iter().any(|known| known == word)
 }

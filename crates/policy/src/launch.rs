@@ -26,7 +26,7 @@ impl Options {
 /// The maximum depth of wrappers within wrappers.
 const MAX_DEPTH: usize = 8;
 
-/// Where the programs of a command stand.
+/// The positions of the programs of a command.
 #[derive(Debug)]
 pub(super) struct ProgramChain {
     /// From the outermost in: `timeout 5 npx tsc` has three.
@@ -225,7 +225,7 @@ pub(super) fn innermost<'a>(chain: &ProgramChain, argv: &'a [String]) -> Result<
     Ok(&argv[starts(chain, argv).last().copied().unwrap_or_default()..])
 }
 
-/// git's own options, and subcommands that run or set up something else, must be spelled by the rule.
+/// Checks a git command: its own options, and subcommands that run or configure other programs, must be in the rule.
 fn git(argv: &[String], at: usize, spelled: usize) -> Result<(), String> {
     let mut next = at + 1;
     while let Some(word) = argv.get(next).filter(|word| word.starts_with('-')) {

@@ -154,7 +154,7 @@ struct TableFile {
     widening: WideningTable,
 }
 
-/// Options that widen what an allow rule allows, unless the rule spells them.
+/// Options that widen an allow rule, unless the rule contains them.
 #[derive(Deserialize)]
 #[serde(deny_unknown_fields)]
 struct WideningTable {
@@ -235,7 +235,7 @@ fn forever(words: Vec<String>) -> &'static [&'static str] {
     words.leak()
 }
 
-/// The first of `words`, which come after what the rule spells, that makes `program` do something else.
+/// Returns the first of `words`, which follow those of the rule, that makes `program` do something else.
 pub(super) fn widening<'a>(program: &str, words: &'a [String]) -> Option<&'a str> {
     let WideningTable { any, single_dash, options } = &TABLE.widening;
     let is_listed = |programs: &[String]| programs.iter().any(|known| known == program);

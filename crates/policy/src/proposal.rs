@@ -7,8 +7,8 @@ use super::rule::{CommandEntry, Commands, Names, RiskLimit, Rule, RuleAction, Ru
 use super::{PolicyOutcome, ResolvedRequest, RiskAssessment, decide, launch};
 use intercom_types::{Risk, Time};
 
-/// For the same agent, workspace, tool and no higher risk; the very paths, and the command's program with its
-/// subcommand, or the very command if its arguments could mean anything.
+/// Proposes a rule for the same agent, workspace, tool and at most the same risk: with exactly these paths, and with
+/// the command's program and subcommand, or exactly this command if its arguments could mean anything.
 pub fn proposal(request: &ResolvedRequest, assessment: &RiskAssessment) -> Result<Rule, String> {
     let subject = &request.subject;
     let workspace = request.workspace.to_str().filter(|path| path.starts_with('/'));

@@ -25,7 +25,7 @@ pub(super) enum AssignOperator {
     Blank,
 }
 
-/// A name that was found, and where its value begins.
+/// A found name, and the start of its value.
 pub(super) struct AssignedName<'a> {
     pub(super) text: &'a str,
     pub(super) start: usize,
@@ -89,12 +89,11 @@ fn separator(login: &str) -> Option<usize> {
     login.match_indices(':').map(|(at, _)| at).find(|at| !login[..=*at].ends_with(mark))
 }
 
-/// The word as a name, if something is assigned to it.
+/// Returns the word as a name, if something is assigned to it.
 pub(super) fn named(text: &str, at: usize, end: usize) -> Option<AssignedName<'_>> {
     let bytes = text.as_bytes();
     let mut start = at;
-    // The letter of `
-    // ` does not belong to the word after it.
+    // The letter of an escape such as `\n` does not belong to the word after it.
     if at > 0 && bytes[at - 1] == b'\\' && matches!(bytes[at], b'n' | b'r' | b't') {
         start += 1;
     }
@@ -132,7 +131,7 @@ pub(super) fn named(text: &str, at: usize, end: usize) -> Option<AssignedName<'_
     Some(AssignedName { text: word, start, flag, operator, value })
 }
 
-/// The secret that a name of any other class is given.
+/// Returns the secret that is assigned to a name of any other class.
 pub(super) fn assigned(text: &str, name: &AssignedName<'_>, class: SecretClass) -> Option<SecretSpan> {
     let bytes = text.as_bytes();
     if bytes[name.value.min(bytes.len())..].starts_with(b"-----BEGIN") {

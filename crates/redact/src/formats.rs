@@ -1,4 +1,4 @@
-//! Tokens that are known by their look, wherever they stand.
+//! Tokens with a known format, anywhere in a text.
 
 use std::cmp::Reverse;
 use std::sync::LazyLock;
@@ -10,7 +10,7 @@ use super::{SecretSpan, is_word, skip};
 /// The number of bytes examined to recognise a token.
 const LOOK: usize = 64;
 
-/// A table of `formats.toml`, which says what the keys mean.
+/// One entry of `formats.toml`, where the keys are described.
 #[derive(Deserialize)]
 #[serde(deny_unknown_fields)]
 struct TokenFormat {
@@ -62,7 +62,7 @@ struct KnownPrefix {
     format: &'static TokenFormat,
 }
 
-/// The prefixes, made for the search at every byte of every text.
+/// The index of all prefixes, for the search at every byte of every text.
 struct PrefixIndex {
     /// Longer prefixes before shorter ones that they begin with.
     prefixes: Vec<KnownPrefix>,
@@ -123,7 +123,7 @@ fn base64(byte: u8) -> bool {
 
 pub(super) struct TokenFinder {
     index: &'static PrefixIndex,
-    /// Before this, no JSON web token begins: the run of letters up to there was seen to end as none.
+    /// No JSON web token begins before this position: the run of letters up to there was examined.
     no_jwt: usize,
 }
 
@@ -132,7 +132,7 @@ impl TokenFinder {
         Self { index: &INDEX, no_jwt: 0 }
     }
 
-    /// The token that begins at `at`.
+    /// Finds the token that begins at `at`.
     pub(super) fn at(&mut self, bytes: &[u8], at: usize) -> Option<SecretSpan> {
         let rest = &bytes[at..];
         match rest[0] {
@@ -142,7 +142,7 @@ impl TokenFinder {
         }
     }
 
-    /// Three parts, of which the last may be cut off; five if it is encrypted.
+    /// Finds a JSON web token: three parts, of which the last may be cut off, or five if it is encrypted.
     fn jwt(&mut self, bytes: &[u8], at: usize) -> Option<SecretSpan> {
         let head = skip(bytes, at, kebab);
         if head - at < 10 || bytes.get(head) != Some(&b'.') || skip(bytes, head + 1, kebab) - head < 10 {
@@ -154,12 +154,12 @@ impl TokenFinder {
     }
 }
 
-/// The sort of the token that begins a value.
+/// Returns the sort of the token at the beginning of a value.
 pub(super) fn sort(bytes: &[u8], at: usize) -> Option<&'static str> {
     (at < bytes.len()).then(|| TokenFinder::new().at(bytes, at)).flatten().map(|span| span.sort)
 }
 
-/// `intercom_<id>_<secret>`.
+/// Finds a token of ours: `intercom_<id>_<secret>`.
 fn intercom_token(bytes: &[u8], at: usize) -> Option<SecretSpan> {
     let id = at + OURS.len();
     let secret = id + bytes[id..].iter().take(33).position(|&byte| !letters(byte))?;
@@ -202,12 +202,13 @@ impl PrefixIndex {
     }
 }
 
-/// The full stop behind a token is none of it.
+/// Returns the end of a token without the full stops after it.
 fn without_dots(bytes: &[u8], end: usize) -> usize {
     end - bytes[..end].iter().rev().take_while(|byte| **byte == b'.').count()
 }
 
-/// Neither `xxxx` nor words: letters of both sizes or digits, and many different ones.
+/// Reports whether the bytes look random, unlike `xxxx` and words: letters of both cases or digits, and many different
+/// ones.
 fn is_random(body: &[u8]) -> bool {
     let has = |of: fn(&u8) -> bool| body.iter().any(of);
     let seen = body.iter().fold(0_u128, |seen, byte| seen | 1 << (byte & 127));
@@ -215,8 +216,8 @@ fn is_random(body: &[u8]) -> bool {
         && seen.count_ones() >= 6
 }
 
-/// Tells whether what is glued to a word is a token all the same: no id is this long and this random. The id of an AWS key has
-/// capitals only, and must not be the middle of a run of them.
+/// Reports whether text that is attached to a word is certainly a token: no ordinary id is this long and this random.
+/// The id of an AWS key has capitals only, and must not be the middle of a run of them.
 fn is_sure(bytes: &[u8], at: usize, body: &[u8]) -> bool {
     let has = |of: fn(&u8) -> bool| body.iter().any(of);
     let mixed = has(u8::is_ascii_digit) && has(u8::is_ascii_uppercase) && has(u8::is_ascii_lowercase);

@@ -35,16 +35,16 @@ enum PairHalf {
     Value,
 }
 
-/// Documents in strings of documents are read so deep.
+/// The maximum depth of documents in strings of documents.
 const DEPTH: usize = 4;
 
-/// A JSON document as text, or several: strings are changed, and numbers under the name of a secret become strings. Text that is no JSON
-/// is taken as any other.
+/// Redacts one or several JSON documents as text: strings are changed, and numbers under the name of a secret become
+/// strings. Invalid JSON is redacted as plain text.
 pub fn redact_json(json: &str) -> RedactedText<'_> {
     document(json, DEPTH).unwrap_or_else(|| redact(json))
 }
 
-/// `None` if this is no JSON.
+/// Redacts JSON; `None` if the text is not JSON.
 fn document(json: &str, depth: usize) -> Option<RedactedText<'_>> {
     let mut scan = JsonScan { json, depth, edits: Vec::new(), hidden: Vec::new(), open: Vec::new() };
     scan.run()?;
@@ -52,7 +52,7 @@ fn document(json: &str, depth: usize) -> Option<RedactedText<'_>> {
     if edits.is_empty() {
         return Some(RedactedText { text: Cow::Borrowed(json), hidden });
     }
-    // A value whose name follows is changed after its name.
+    // Out of order if the name of a value follows the value.
     edits.sort_by_key(|(place, _)| place.start);
     let (mut out, mut done) = (String::with_capacity(json.len()), 0);
     for (place, new) in edits {
@@ -67,7 +67,7 @@ fn document(json: &str, depth: usize) -> Option<RedactedText<'_>> {
 struct JsonScan<'a> {
     json: &'a str,
     depth: usize,
-    /// What is put in the place of a part of the document.
+    /// The parts of the document to replace, with the new text.
     edits: Vec<(Range<usize>, String)>,
     hidden: Vec<&'static str>,
     open: Vec<OpenContainer>,
@@ -121,7 +121,7 @@ impl JsonScan<'_> {
         self.open.is_empty().then_some(())
     }
 
-    /// Reads the number or word at `start`; where it ends. Digits under the name of a secret are hidden as in any text.
+    /// Reads the number or word at `start`; returns its end. Digits under the name of a secret are redacted.
     fn bare(&mut self, start: usize) -> Option<usize> {
         let is_part = |byte: u8| byte.is_ascii_alphanumeric() || matches!(byte, b'-' | b'+' | b'.');
         let end = skip(self.json.as_bytes(), start, is_part);
@@ -142,7 +142,7 @@ impl JsonScan<'_> {
         Some(end)
     }
 
-    /// Reads the string at `start`; where it ends.
+    /// Reads the string at `start`; returns its end.
     fn string(&mut self, start: usize) -> Option<usize> {
         let bytes = self.json.as_bytes();
         let mut end = start + 1;
@@ -216,7 +216,7 @@ impl JsonScan<'_> {
         }
     }
 
-    /// Redacts a string of no particular name, which may hold a document itself.
+    /// Redacts a string without the name of a secret; it may contain a document itself.
     fn any<'t>(&self, text: &'t str) -> RedactedText<'t> {
         let is_document = self.depth > 0 && text.trim_start().starts_with(['{', '[']);
         let inner = is_document.then(|| document(text, self.depth - 1)).flatten();
@@ -245,7 +245,7 @@ impl JsonScan<'_> {
         self.json[..start].trim_end().ends_with('[') && second().is_some_and(is_value)
     }
 
-    /// Puts a string in the place of a value or key, if something is hidden in it.
+    /// Replaces a value or key by a string, if something is redacted in it.
     fn put(&mut self, place: Range<usize>, new: Cow<'_, str>, hidden: Vec<&'static str>) {
         if hidden.is_empty() {
             return;
@@ -267,7 +267,8 @@ impl OpenContainer {
         self.login = self.runs_curl && LOGINS.contains(&text);
     }
 
-    /// The place of the password in an argument of `curl`: in the one behind such an option, or glued to it.
+    /// Returns the start of the password in an argument of `curl`: in the argument after such an option, or attached to
+    /// the option.
     fn password_of_login(&self, text: &str) -> Option<usize> {
         let glued =
             |option: &&str| text.strip_prefix(option)?.strip_prefix(if option.len() > 2 { "=" } else { "" });
@@ -278,8 +279,8 @@ impl OpenContainer {
     }
 }
 
-/// What a value is known under that stands in an object with such a name: `{"token": {"value": …}}`. A parser's token is
-/// written like this, too.
+/// Returns the name and class of a value in an object with such a name: `{"token": {"value": …}}`. The tokens of a
+/// parser have this form, too, so any class but a password counts as a possible one.
 fn inherited((name, class): (String, SecretClass)) -> (String, SecretClass) {
     let class = if class == SecretClass::Password { class } else { SecretClass::Maybe(class.sort()) };
     (name, class)

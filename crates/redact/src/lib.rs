@@ -4,16 +4,16 @@
 //!  text ──► formats   tokens with a known format
 //!      ├──► pem       private keys, also cut off and inside of diffs
 //!      ├──► url       the password of `user:password@`
-//!      └──► assign    a key that looks secret (keys), and a value that is no code (values), also over lines (lines)
+//!      └──► assign    a key that looks secret (keys), and a value that is not code (values), also over lines (lines)
 //! ```
 //!
 //! A pass scans the bytes from left to right. Repeated scans are bounded, so the time is linear; spans begin and end at
 //! ASCII bytes, so no character is split. In doubt, a value is redacted if it is quoted or in an environment file, and
 //! shown if it could be code.
 //!
-//! What is known by name is in two tables: `formats.toml` (looks) and `words.toml` (names and values).
+//! Known formats are in `formats.toml`, known names and values in `words.toml`.
 //!
-//! What this is not: a wall against an agent that means to leak. It can spell a secret backwards.
+//! Redaction is no protection against an agent that leaks on purpose: it can spell a secret backwards.
 
 use std::borrow::Cow;
 

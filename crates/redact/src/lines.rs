@@ -1,4 +1,4 @@
-//! Values that stand on other lines than their names, or on several: behind a line break or a backslash, between quotes, in a
+//! Values on other lines than their names, or on several lines: after a line break or a backslash, between quotes, in a
 //! block of YAML, and in pairs of a `name` and a `value`.
 
 use super::assign::{self, AssignOperator, AssignedName, named, quoted, unquoted};
@@ -7,20 +7,20 @@ use super::values::{self, ValuePlace};
 use super::words::SecretClass;
 use super::{SecretSpan, formats, is_blank, is_quote, is_word, skip};
 
-/// A value, with its name, is read no further than this.
+/// The maximum length of a value together with its name.
 const LONGEST: usize = 2048;
 
-/// A value that was looked for behind its name's line.
+/// The result of the search for a value after the line of its name.
 #[derive(Debug, Default)]
 struct ValueSearch {
     span: Option<SecretSpan>,
-    /// More text could lead to another answer.
+    /// More text could change the result.
     is_open: bool,
-    /// The end of the text that was looked at, if that is more than a line.
+    /// The end of the examined text, if that is more than a line.
     reach: usize,
 }
 
-/// Reads the word at `at` like [`assign::at`], and looks for its value behind its line first.
+/// Reads the word at `at` like [`assign::at`], and first looks for its value after its line.
 pub(super) fn at(text: &str, at: usize) -> (usize, Option<SecretSpan>) {
     let end = skip(text.as_bytes(), at, is_word);
     match named(text, at, end).and_then(|name| search(text, &name).span) {
@@ -29,9 +29,9 @@ pub(super) fn at(text: &str, at: usize) -> (usize, Option<SecretSpan>) {
     }
 }
 
-/// Where the line begins before `border` from which on everything hangs together with text that is not there yet: a name's value
-/// may go on behind the end of the text, or goes beyond the line of such a name. What is hidden in a line can change what is seen in the
-/// rest of it, so no line is divided.
+/// Returns the start of the first line, at most `border`, whose redaction depends on text that has not arrived yet: the
+/// value of a name in it may continue after the end of the text, or reaches into such a line. Redaction in one part of
+/// a line can change that of the rest, so no line is divided.
 pub(super) fn unfinished(text: &str, mut border: usize) -> usize {
     while let Some(line) = line_that_goes_beyond(text, border) {
         border = line;
@@ -60,7 +60,7 @@ fn line_that_goes_beyond(text: &str, border: usize) -> Option<usize> {
     None
 }
 
-/// Looks for the value of a name behind its line.
+/// Looks for the value of a name after its line.
 fn search(text: &str, name: &AssignedName<'_>) -> ValueSearch {
     if matches!(name.text.to_ascii_lowercase().as_str(), "name" | "key") {
         return pair(text, name);
@@ -73,7 +73,7 @@ fn search(text: &str, name: &AssignedName<'_>) -> ValueSearch {
     let is_cut = near.len() < text.len();
     let mut search = match first_line(near, name.value) {
         None => ValueSearch::default(),
-        // Names in a list are followed by others.
+        // In a list of names, the next line has another name and no value.
         Some("") if name.operator == AssignOperator::Comma => ValueSearch::default(),
         Some("") => next_line(near, name, class),
         Some("\\") => behind_backslash(near, name, class),
@@ -87,13 +87,13 @@ fn search(text: &str, name: &AssignedName<'_>) -> ValueSearch {
     search
 }
 
-/// The rest of the line, if it has an end.
+/// Returns the rest of the line, if the line is complete.
 fn first_line(text: &str, at: usize) -> Option<&str> {
     let rest = text.get(at..)?;
     Some(rest[..rest.find('\n')?].trim_end())
 }
 
-/// The lines behind the one at `at`: where each begins, and whether it is whole.
+/// Returns the lines after the one at `at`, each with its start and whether it is complete.
 fn lines_behind(text: &str, at: usize) -> impl Iterator<Item = (usize, &str, bool)> {
     let mut start = text[at..].find('\n').map_or(text.len(), |length| at + length + 1);
     std::iter::from_fn(move || {
@@ -106,17 +106,17 @@ fn lines_behind(text: &str, at: usize) -> impl Iterator<Item = (usize, &str, boo
     })
 }
 
-/// The length of the indentation, with the marks of a diff, a list or a quotation.
+/// Returns the length of the indentation, including the marks of a diff, a list or a quotation.
 fn indentation(line: &str) -> usize {
     skip(line.as_bytes(), 0, |byte| is_blank(byte) || matches!(byte, b'+' | b'-' | b'>'))
 }
 
-/// The column of a name.
+/// Returns the column of a name.
 fn column(text: &str, name: &AssignedName<'_>) -> usize {
     name.start - text[..name.start].rfind('\n').map_or(0, |at| at + 1)
 }
 
-/// The length of the mark of a diff before this line, which is the same as before the line of the name.
+/// Returns the length of the diff's mark before this line, which is the same as before the line of the name.
 fn mark(text: &str, name: &AssignedName<'_>, line: &str) -> usize {
     let first = text.as_bytes()[name.start - column(text, name)];
     usize::from(matches!(first, b'+' | b'-' | b' ' | b'>') && line.as_bytes().first() == Some(&first))
@@ -129,7 +129,7 @@ fn found(text: &str, start: usize, end: usize, class: SecretClass) -> ValueSearc
 
 const OPEN: ValueSearch = ValueSearch { span: None, is_open: true, reach: 0 };
 
-/// `"password":` or `password =` at the end of a line.
+/// Reads a value on the line after `"password":` or `password =`.
 fn next_line(text: &str, name: &AssignedName<'_>, class: SecretClass) -> ValueSearch {
     let Some((begin, line, is_whole)) = lines_behind(text, name.value).next() else { return OPEN };
     let search = value_in(text, name, class, begin, line);
@@ -160,7 +160,7 @@ fn value_in(
     if is_plain { found(text, at, end, class) } else { ValueSearch::default() }
 }
 
-/// `--password \` or `PASSWORD=\` at the end of a line of a shell.
+/// Reads a value on the line after `--password \` or `PASSWORD=\` in a shell.
 fn behind_backslash(text: &str, name: &AssignedName<'_>, class: SecretClass) -> ValueSearch {
     if !matches!(name.operator, AssignOperator::Tight | AssignOperator::Blank) {
         return ValueSearch::default();
@@ -177,14 +177,14 @@ fn behind_backslash(text: &str, name: &AssignedName<'_>, class: SecretClass) -> 
     ValueSearch { is_open: !is_whole, reach: begin + line.len(), ..search }
 }
 
-/// `|`, `>-`, `|2`: the beginning of a block.
+/// Reports whether a line begins a block: `|`, `>-`, `|2`.
 fn is_block(line: &str) -> bool {
     line.strip_prefix(['|', '>']).is_some_and(|rest| {
         rest.len() <= 2 && rest.bytes().all(|byte| matches!(byte, b'+' | b'-' | b'0'..=b'9'))
     })
 }
 
-/// All lines that are indented further than the name.
+/// Reads a block: all lines that are indented further than the name.
 fn block(text: &str, name: &AssignedName<'_>, class: SecretClass) -> ValueSearch {
     let column = column(text, name);
     let (mut span, mut hides) = (None, false);
@@ -213,7 +213,7 @@ fn block(text: &str, name: &AssignedName<'_>, class: SecretClass) -> ValueSearch
     ValueSearch { is_open: true, ..search }
 }
 
-/// A quote that is closed on another line, or a value that goes on behind a backslash at the end of its line.
+/// Reads a quotation that ends on another line, or a value that continues after a backslash at the end of its line.
 fn over_lines(text: &str, name: &AssignedName<'_>, class: SecretClass, line: &str) -> ValueSearch {
     let bytes = text.as_bytes();
     let start = name.value;
@@ -225,7 +225,7 @@ fn over_lines(text: &str, name: &AssignedName<'_>, class: SecretClass, line: &st
             ValueSearch::default()
         };
     }
-    // One that only closes what stands before the name, as in `ask("password: ")`.
+    // The quote only closes one that was opened before the name, as in `ask("password: ")`.
     let before = &text[name.start - column(text, name)..start];
     if before.matches(char::from(quote)).count() % 2 == 1 {
         return ValueSearch::default();
@@ -254,7 +254,7 @@ fn is_space(c: char) -> bool {
     c.is_ascii_whitespace()
 }
 
-/// Where a quotation ends. One in double quotes may have others with a backslash.
+/// Returns the end of a quotation. One in double quotes may contain escaped quotes.
 fn ends_at(bytes: &[u8], close: &[u8]) -> Option<usize> {
     let mut at = 0;
     while at < bytes.len() {
@@ -268,7 +268,7 @@ fn ends_at(bytes: &[u8], close: &[u8]) -> Option<usize> {
     None
 }
 
-/// `PASSWORD=hunter\` with the rest on the next line.
+/// Reads a value such as `PASSWORD=hunter\` with the rest on the next line.
 fn continued(text: &str, name: &AssignedName<'_>, class: SecretClass, line: &str) -> ValueSearch {
     let value = line.trim_end_matches('\\');
     let place = if name.flag { ValuePlace::Flag } else { ValuePlace::Env };
@@ -296,7 +296,7 @@ fn continued(text: &str, name: &AssignedName<'_>, class: SecretClass, line: &str
     OPEN
 }
 
-/// `name: DB_PASSWORD`, and the value on the same line or the next.
+/// Reads `name: DB_PASSWORD`, with the value on the same line or the next.
 fn pair(text: &str, name: &AssignedName<'_>) -> ValueSearch {
     let near = &text[..text.floor_char_boundary(name.value.saturating_add(LONGEST))];
     let is_cut = near.len() < text.len();

@@ -1,5 +1,4 @@
-//! Private keys in armour: complete, cut off at either end, in diffs, with line numbers, or on one line with `
-//! `.
+//! Private keys in armour: complete, cut off at either end, in diffs, with line numbers, or on one line with `\n`.
 
 use std::collections::HashMap;
 

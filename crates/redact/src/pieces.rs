@@ -23,8 +23,8 @@ const UNFINISHED: &str = "unfinished text";
 
 /// Returns the length of the beginning of `text` whose redaction no following text can change.
 ///
-/// A private key goes beyond its line, and so may the value of a name (see [`lines`]). Within a line, words are settled as long
-/// as nothing in it could assign or quote a value.
+/// A private key extends beyond its line, and so may the value of a name (see [`lines`]). Within a line, words are
+/// settled as long as nothing in it could assign or quote a value.
 pub fn settled(text: &str) -> usize {
     let line = memchr::memrchr(b'\n', text.as_bytes()).map_or(0, |at| at + 1);
     let rest = text.as_bytes().get(line..).unwrap_or_default();
@@ -107,7 +107,7 @@ impl PieceRedactor {
         out
     }
 
-    /// Drops context that is not needed any more, whole lines of it.
+    /// Drops complete lines of context that are no longer needed.
     fn forget(&mut self, settled: usize) {
         let settled = settled.min(self.released);
         let line = memchr::memrchr(b'\n', &self.text.as_bytes()[..settled]).map_or(0, |at| at + 1);

@@ -11,7 +11,7 @@ mod cases;
 
 use cases::{HIDDEN, OVER_LINES, SHOWN};
 
-/// Whether five characters in a row of the secret are left.
+/// Reports whether five consecutive characters of the secret are left.
 fn survives(secret: &str, text: &str) -> bool {
     let left: String = text.split(MARK).enumerate().fold(String::new(), |left, (index, part)| {
         left + if index == 0 { part } else { part.split_once(']').map_or(part, |(_, rest)| rest) } + "\n"
@@ -55,7 +55,7 @@ fn secrets_are_hidden_in_text_diffs_and_json() {
             wrong.push(format!("{name}, as json: {}", once.text));
         }
         serde_json::from_str::<Value>(&once.text).unwrap();
-        // What is before the secret stays.
+        // The text before the secret stays.
         if !redact(&text).text.starts_with(marked.split('§').next().unwrap()) {
             wrong.push(format!("{name}, too much: {}", redact(&text).text));
         }
@@ -85,7 +85,7 @@ fn secrets_that_are_not_on_the_line_of_their_name_are_hidden() {
         if left(&redact_json(&json).text) {
             wrong.push(format!("{name}, as json: {}", redact_json(&json).text));
         }
-        // What is around it stays.
+        // The text around it stays.
         let (before, after) = (marked.split('§').next().unwrap(), marked.rsplit('§').next().unwrap());
         let shown = redact(&text).text;
         if !shown.starts_with(before) || !shown.ends_with(after) {
@@ -209,7 +209,7 @@ fn secrets_in_any_place_of_a_document_are_hidden() {
     }
 }
 
-/// What looks like JSON at a glance must not get past the rules for other text.
+/// Text that only resembles JSON must not get past the rules for other text.
 #[test]
 fn what_is_nearly_json_is_redacted_as_text() {
     for text in [
@@ -255,7 +255,7 @@ fn each_sort_is_named_once() {
     assert_eq!(redacted.hidden, ["password", "token"]);
 }
 
-/// What is looked at again and again would take minutes.
+/// Repeated scans of the same text would take minutes.
 #[test]
 fn the_time_is_linear() {
     let nasty = [
@@ -380,7 +380,7 @@ fn json() -> impl Strategy<Value = Value> {
     })
 }
 
-/// Whether only strings differ, and only by something hidden. Digits under the name of a secret become a string.
+/// Reports whether only strings differ, and only by redactions. Digits under the name of a secret become a string.
 fn same_shape(a: &Value, b: &Value) -> bool {
     match (a, b) {
         (Value::Number(_), Value::String(b)) => b.contains(MARK),
@@ -414,8 +414,8 @@ proptest! {
         redact_json(&text);
     }
 
-    // About hiding too much; that nothing is hidden too little is asserted below, for all texts. Of these characters only a flag
-    // whose name is known (`--dsn x`) or `bearer` would make a secret, and chance does not spell those.
+    // Tests against too much redaction; too little is tested below, for all texts. Of these characters only a flag
+    // whose name is known (`--dsn x`) or `bearer` would make a secret, and random text does not spell those.
     #[test]
     fn text_without_a_trigger_is_borrowed(text in "[a-z \n.,;é🦀+(){}-]{0,200}") {
         let redacted = redact(&text);
@@ -467,7 +467,7 @@ fn cut<'a>(text: &'a str, cuts: &[usize]) -> Vec<&'a str> {
     places.windows(2).map(|pair| &text[pair[0]..pair[1]]).collect()
 }
 
-/// What a reader of the pieces gets, piece by piece, and how much of it before the end.
+/// Returns the pieces that a reader gets, and how many of them before the end.
 fn streamed(text: &str, cuts: &[usize]) -> (Vec<String>, usize) {
     let mut redactor = PieceRedactor::default();
     let mut out = Vec::new();
@@ -495,7 +495,7 @@ fn a_secret_that_comes_in_pieces_is_hidden_as_if_it_came_whole() {
     }
 }
 
-/// A quote that is closed is another one once its end is hidden.
+/// A closed quotation looks different once its end is redacted.
 #[test]
 fn a_line_waits_as_a_whole_for_a_value_that_goes_beyond_it() {
     let text = "token = \"ab1cd2ef (set('token', 'q1w3e4r5 t6\" now\nand y7u8)'\nThat is all.\n";

@@ -19,7 +19,7 @@ pub(super) enum ValuePlace {
     Code,
 }
 
-/// Code is looked at no further than this.
+/// The length of code that is examined.
 const LOOK: usize = 256;
 
 /// Reports whether the value of a name is a secret.

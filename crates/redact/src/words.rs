@@ -1,21 +1,21 @@
-//! The table of `words.toml`, which says what the keys mean.
+//! The table of `words.toml`, where the keys are described.
 
 use std::sync::LazyLock;
 
 use serde::Deserialize;
 
-/// The kind of secret that a name promises.
+/// The kind of secret that a name indicates.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum SecretClass {
-    /// Anything may be one, also a word or a number.
+    /// Any value may be one, also a word or a number.
     Password,
-    /// Something long that was made by a machine.
+    /// A long, generated value.
     Token(&'static str),
     /// Like [`Self::Token`], but the name is also used for other things.
     Maybe(&'static str),
     /// An address with its password.
     Address,
-    /// A scheme, and what it takes.
+    /// A scheme, and its credentials.
     Authorization,
     Cookie,
 }
@@ -70,7 +70,7 @@ pub(super) static WORDS: LazyLock<WordTable> = LazyLock::new(|| {
     toml::from_str(include_str!("words.toml")).expect("the table is part of the program, and tested")
 });
 
-/// Tells whether a list of the table holds a word.
+/// Reports whether a list of the table contains a word.
 pub(super) fn holds(list: &[String], word: &str) -> bool {
     list.iter().any(|known| known == word)
 }

@@ -30,7 +30,7 @@ impl ReaderPool {
 }
 
 impl Store {
-    /// Runs `query` on a connection of its own; it sees one committed state, however many statements it has.
+    /// Runs `query` on a connection of its own. All its statements see the same committed state.
     pub(super) async fn read<T, F>(&self, query: F) -> Result<T, StoreError>
     where
         T: Send + 'static,
@@ -44,8 +44,8 @@ impl Store {
                 Some(connection) => connection,
                 None => schema::open_reader(&shared.path)?,
             };
-            // One snapshot for all statements of a query: between two of them the writer may commit, or retention remove rows.
-            // An answer made of both states tells of events that never were, or skips some that are.
+            // One snapshot for all statements of a query: between two of them the writer may commit, or retention may
+            // remove rows. A mix of both states would contain events that never existed, or omit existing ones.
             let result = match connection.unchecked_transaction() {
                 Ok(snapshot) => query(&snapshot),
                 Err(error) => Err(error.into()),

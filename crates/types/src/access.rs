@@ -30,7 +30,7 @@ impl Role {
 
 /// A credential for access over the network. Its secret is known to its owner only.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
-// Comments that are not for users of the API are kept out of its description, here and in the other bodies.
+// Empty descriptions, here and in the other bodies, keep comments that are not for users of the API out of it.
 #[schemars(description = "")]
 pub struct Token {
     #[schemars(with = "String")]
@@ -83,11 +83,11 @@ impl From<Token> for ListedToken {
 #[serde(deny_unknown_fields)]
 #[schemars(rename = "Create", description = "")]
 pub struct TokenRequest {
-    /// Whose it is.
+    /// The name of the person.
     pub name: String,
     /// `viewer`, `operator`, `approver` or `admin`.
     pub role: String,
-    /// How long it is valid, such as `30d`; for ever if nothing is said.
+    /// The lifetime, such as `30d`; unlimited if absent.
     pub ttl: Option<String>,
 }
 
@@ -95,7 +95,7 @@ pub struct TokenRequest {
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[schemars(rename = "Created", description = "")]
 pub struct CreatedToken {
-    /// Shown this once.
+    /// The secret. It is shown only once.
     pub secret: String,
     #[serde(flatten)]
     pub listed: ListedToken,
@@ -131,16 +131,16 @@ pub struct WebSession {
 pub struct ListedWebSession {
     #[serde(flatten)]
     pub session: WebSession,
-    /// Whether it is this very one.
+    /// True for the caller's own sign-in.
     pub current: bool,
 }
 
-/// A code that signs in to the console, once.
+/// A one-time code that signs in to the console.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[schemars(rename = "CodeView", description = "")]
 pub struct ConsoleCode {
     pub code: String,
-    /// Opens the console, once.
+    /// The one-time link to the console.
     pub url: String,
     #[serde(with = "rfc3339")]
     #[schemars(with = "String")]
@@ -152,9 +152,9 @@ pub struct ConsoleCode {
 #[serde(deny_unknown_fields)]
 #[schemars(description = "")]
 pub struct SignIn {
-    /// Of the link; it works once.
+    /// The code of the link, valid once.
     pub code: Option<String>,
-    /// Or a token of the API.
+    /// A token of the API, instead of a code.
     pub token: Option<String>,
 }
 
@@ -206,7 +206,7 @@ pub struct ListedGrant<R = Value> {
     #[serde(with = "rfc3339::optional")]
     #[schemars(with = "Option<String>")]
     pub revoked_at: Option<Time>,
-    /// Whether it allows anything now.
+    /// True if it allows anything now.
     pub valid: bool,
 }
 

@@ -239,7 +239,7 @@ pub enum FaultCode {
     Failed,
 }
 
-/// One thing we say to an agent.
+/// A command to an agent.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum AgentCommand {
     Decision {

@@ -13,21 +13,21 @@ pub struct ListedAgent {
     pub description: Option<String>,
     pub command: String,
     pub protocol: String,
-    /// `built_in`, `installed`, `on_demand` (fetched when it is started) or `missing`.
+    /// `built_in`, `installed`, `on_demand` (downloaded when it is started) or `missing`.
     #[serde(default)]
     #[schemars(!default)]
     pub availability: String,
-    /// What one of them told when it was ready last; `null` before that, and after its command line has changed.
+    /// The capabilities that it reported when it was last ready; `null` before, and after its command line has changed.
     pub known: Option<KnownCapabilities>,
 }
 
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[schemars(rename = "KnownView")]
 pub struct KnownCapabilities {
-    /// Its answer to `initialize`, as it came.
+    /// Its answer to `initialize`, unchanged.
     #[schemars(with = "serde_json::Value")]
     pub initialize: Json,
-    /// Its answer to `session/new`, as it came.
+    /// Its answer to `session/new`, unchanged.
     #[schemars(with = "serde_json::Value")]
     pub session: Json,
 }

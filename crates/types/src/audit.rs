@@ -45,7 +45,7 @@ pub struct AuditRow {
 #[schemars(rename = "AuditPage", description = "")]
 pub struct AuditPage<R = AuditRow> {
     pub items: Vec<R>,
-    /// The value of `after`, or `before`, for the next page.
+    /// The value of `after`, or of `before`, for the next page.
     pub next: Option<u64>,
 }
 
@@ -56,14 +56,14 @@ pub struct AuditVerdict {
     /// True if no problem was found.
     pub whole: bool,
     pub rows: u64,
-    /// Hash of the last row. Kept elsewhere, it shows later that nothing before it was rewritten.
+    /// The hash of the last row. Stored elsewhere, it proves later that no row before it was rewritten.
     pub head: String,
     pub problems: Vec<AuditProblem>,
-    /// Restores from a backup, with the rows that are missing since.
+    /// Restores from a backup, with the rows that are missing because of them.
     #[serde(default)]
     #[schemars(!default)]
     pub notes: Vec<AuditProblem>,
-    /// Lines of the anchor file that were compared.
+    /// The number of compared lines of the anchor file.
     #[serde(default)]
     #[schemars(!default)]
     pub anchors: u64,
@@ -76,7 +76,7 @@ pub struct AuditProblem {
     pub what: String,
 }
 
-/// The kind of who acted.
+/// The kind of an actor.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, EnumString, IntoStaticStr)]
 #[strum(serialize_all = "snake_case", const_into_str)]
 pub enum Actor {

@@ -1,4 +1,4 @@
-//! Copies of the database: the request, the result, and how far one is.
+//! Copies of the database: the request, the result and the progress.
 
 use std::path::PathBuf;
 
@@ -9,7 +9,7 @@ use serde::{Deserialize, Serialize};
 #[serde(deny_unknown_fields)]
 pub struct BackupRequest {
     pub path: PathBuf,
-    /// Replace a file that exists, once the new one is complete.
+    /// Replaces an existing file, once the new one is complete.
     #[serde(default)]
     pub replace: bool,
 }
@@ -19,13 +19,13 @@ pub struct BackupRequest {
 pub struct BackupResult {
     pub path: PathBuf,
     pub bytes: u64,
-    /// How much the write-ahead log grew during the copy.
+    /// The growth of the write-ahead log during the copy, in bytes.
     pub log_growth_bytes: u64,
 }
 
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub struct BackupState {
-    /// The backup that is being made.
+    /// The running backup.
     pub running: Option<BackupProgress>,
 }
 
@@ -33,6 +33,6 @@ pub struct BackupState {
 pub struct BackupProgress {
     pub path: PathBuf,
     pub copied_bytes: u64,
-    /// 0 until it is known.
+    /// The total; 0 until it is known.
     pub total_bytes: u64,
 }

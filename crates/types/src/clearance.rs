@@ -45,7 +45,7 @@ pub enum ClearanceStatus {
     Expired,
 }
 
-/// What an operator decides.
+/// The decision of an operator.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize, schemars::JsonSchema)]
 #[serde(rename_all = "snake_case")]
 pub enum Verdict {

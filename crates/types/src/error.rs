@@ -10,7 +10,7 @@ use super::{Clearance, Question, SessionId};
 /// The body of a refusal.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct ErrorBody {
-    /// Beside the error, under its own name.
+    /// The object that belongs to the error, beside it and under its own name.
     #[serde(flatten)]
     pub attached: Option<Box<ErrorAttachment>>,
     pub error: ErrorDetail,
@@ -23,7 +23,7 @@ pub struct ErrorDetail {
     pub hint: Option<String>,
 }
 
-/// The thing that an error is about.
+/// Data that belongs to an error.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum ErrorAttachment {
@@ -32,8 +32,8 @@ pub enum ErrorAttachment {
     /// The rule that would be stored now.
     Proposal(Value),
     Session(SessionId),
-    /// The oldest event that is kept.
+    /// The oldest event that is still in the log.
     Oldest(u64),
-    /// The error of the agent itself.
+    /// The agent's own error.
     AgentError(Value),
 }

@@ -63,7 +63,7 @@ macro_rules! events {
         impl EventKind {
             pub const ALL: &[Self] = &[$(Self::$variant,)*];
 
-            /// The JSON schema of the payload.
+            /// Returns the JSON schema of the payload.
             pub fn payload_schema(self, generator: &mut schemars::SchemaGenerator) -> schemars::Schema {
                 match self {
                     $(Self::$variant => generator.subschema_for::<$payload>(),)*

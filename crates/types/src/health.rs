@@ -9,7 +9,7 @@ use serde::{Deserialize, Serialize};
 pub struct Health {
     pub status: String,
     pub version: String,
-    /// For callers with a role.
+    /// Only for callers with a role.
     #[serde(flatten)]
     pub more: Option<HealthDetails>,
 }
@@ -23,16 +23,15 @@ pub struct HealthDetails {
     #[serde(default)]
     #[schemars(!default)]
     pub last_seq: u64,
-    /// Conditions that need a person: a broken audit chain, a database that cannot be written.
+    /// Problems that need a person, such as a broken audit chain or a database that cannot be written.
     #[serde(default)]
     #[schemars(!default)]
     pub warnings: Vec<String>,
-    /// Lines of agents at which the daemon has failed since its start, and which it has rejected for that. More than none
-    /// is a bug in intercom.
+    /// Lines of agents that the daemon rejected since its start because it failed at them. Any is a bug in intercom.
     #[serde(default)]
     #[schemars(!default)]
     pub quarantined_lines: u64,
-    /// Who you are here.
+    /// The caller's name and role.
     pub you: HealthCaller,
 }
 
@@ -48,7 +47,7 @@ pub struct SessionCounts {
 pub struct HealthCaller {
     pub name: String,
     pub role: String,
-    /// Whether you may start and resume agents.
+    /// True if the caller may start and resume agents.
     #[serde(default)]
     #[schemars(!default)]
     pub may_start: bool,

@@ -28,9 +28,9 @@ pub struct PolicySummary<R = Value> {
     #[serde(with = "rfc3339")]
     #[schemars(with = "String")]
     pub loaded_at: Time,
-    /// The rules in the order of the configuration.
+    /// The rules as configured, in order.
     pub rules: Vec<R>,
-    /// The end of each rule by `until` or `for`, in the same order; null for a rule without an end.
+    /// The end of each rule with `until` or `for`, in the same order; null for a rule without an end.
     #[serde(default)]
     #[schemars(!default)]
     pub ends_at: Vec<Option<String>>,

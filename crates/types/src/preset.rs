@@ -20,7 +20,7 @@ pub enum Preset {
 impl Preset {
     pub const ALL: [Self; 4] = [Self::Full, Self::ReadOnly, Self::Safe, Self::Sandbox];
 
-    /// As it stands where else the name of a rule does.
+    /// Returns the name that stands in place of a rule's name.
     pub fn rule(self) -> String {
         format!("preset {}", self.as_str())
     }

@@ -17,8 +17,8 @@ pub struct EventBody {
     #[serde(default = "absent")]
     #[schemars(with = "serde_json::Value", !default)]
     pub data: Json,
-    /// The event in English. Words of an agent begin with a mark such as `agent> `; times are RFC 3339 in UTC.
-    // Clients of ours make their own, with local times.
+    /// The event in English. Text of an agent begins with a mark such as `agent> `; times are RFC 3339 in UTC.
+    // Our own clients write their summaries themselves, with local times.
     #[serde(skip_serializing_if = "Option::is_none", skip_deserializing)]
     #[schemars(!skip_deserializing)]
     pub summary: Option<String>,
@@ -32,7 +32,7 @@ fn absent() -> Json {
 }
 
 /// A page of the log, oldest first.
-// Written as it is: by way of a `Value`, what an agent said would not stay as it was.
+// Serialised directly: a detour over `Value` would change the agent's JSON.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[schemars(rename = "EventPage")]
 pub struct EventPage<E = EventBody> {

@@ -28,7 +28,7 @@ pub enum Phase {
 }
 
 impl Phase {
-    /// Whether a session in this phase has, or is about to have, a process.
+    /// Reports whether a session in this phase has, or is about to have, a process.
     pub const fn is_live(self) -> bool {
         !matches!(self, Self::Parked | Self::Ended)
     }
@@ -52,7 +52,7 @@ pub enum StopMode {
     Kill,
 }
 
-/// How a process ended.
+/// The exit status of a process.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize, schemars::JsonSchema)]
 pub struct Exit {
     pub code: Option<i32>,
@@ -105,8 +105,8 @@ pub struct SessionRecord {
     pub updated_at: Option<Time>,
 }
 
-/// The fate of a session that an ACP client started, when no client is attached to it any more. The configuration, `intercom acp` and
-/// the address of a connection choose it with the same two words.
+/// The fate of a session that an ACP client started, when no client is attached to it any more. The configuration,
+/// `intercom acp` and the address of a connection choose it with the same two words.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize, schemars::JsonSchema)]
 #[serde(rename_all = "snake_case", try_from = "String")]
 #[derive(EnumString, IntoStaticStr)]
@@ -290,7 +290,8 @@ pub struct SessionProcess {
 /// The condition of an agent, and the steps taken.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, schemars::JsonSchema)]
 pub struct AgentStanding {
-    /// `working`, `waiting_for_you`, `waiting_for_service`, `idle`, `quiet`, `stuck`, `gone` or `orphan`; `null` while it starts or stops.
+    /// `working`, `waiting_for_you`, `waiting_for_service`, `idle`, `quiet`, `stuck`, `gone` or `orphan`; `null` while
+    /// it starts or stops.
     pub state: Option<OpenEnum<Situation>>,
     /// The time since which nothing has happened.
     #[serde(default, with = "rfc3339::optional")]

@@ -36,7 +36,7 @@ pub enum Situation {
 }
 
 impl Situation {
-    /// Whether something has to be done about it.
+    /// Reports whether the agent needs help.
     pub const fn is_stall(self) -> bool {
         matches!(self, Self::Stuck | Self::Gone)
     }
@@ -147,13 +147,13 @@ pub enum Rung {
 }
 
 impl Rung {
-    /// What is done unless something else is configured.
+    /// The default ladder.
     pub const LADDER: &[Self] =
         &[Self::Alert, Self::Nudge, Self::Nudge, Self::Interrupt, Self::Restart, Self::Escalate];
     /// The maximum number of steps.
     pub const MOST: usize = 20;
 
-    /// A ladder that ends with people: nothing waits unseen.
+    /// Parses a ladder. Its last step notifies people, so that no stall stays unseen.
     pub fn ladder(words: &[impl AsRef<str>]) -> Result<Vec<Self>, String> {
         let rungs: Vec<Self> = words
             .iter()
@@ -176,7 +176,7 @@ impl Rung {
     }
 }
 
-/// Which ladder a session climbs.
+/// The ladder of a session.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum LadderChoice {

@@ -1,4 +1,4 @@
-//! Figures about the human loop: how long decisions take, how long agents wait for them, how much is said.
+//! Statistics of the human loop: time to decisions, agents' waiting time, number of events.
 
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
@@ -14,13 +14,13 @@ pub struct DecisionStats {
     pub since: Time,
     pub stretch_seconds: i64,
     pub stretches: Vec<StatsInterval>,
-    /// Clearances that people decided.
+    /// The number of clearances that people decided.
     pub decided: usize,
-    /// Half of them took no longer than this.
+    /// The median time to a decision, in seconds.
     pub median_seconds: Option<f64>,
-    /// Nine of ten.
+    /// The 90th percentile of the time to a decision, in seconds.
     pub ninetieth_seconds: Option<f64>,
-    /// How long agents waited for people, together.
+    /// The total time that agents waited for people, in seconds.
     pub blocked_seconds: f64,
     pub events: i64,
 }

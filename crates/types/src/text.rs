@@ -7,7 +7,7 @@ use std::fmt::Write as _;
 
 use unicode_width::UnicodeWidthChar;
 
-/// One line: line feeds are shown as `⏎`, tabs become a space.
+/// Sanitizes text to one line: line feeds are shown as `⏎`, tabs become a space.
 pub fn clean(text: &str) -> String {
     sanitize(text, "⏎", " ")
 }
@@ -84,7 +84,7 @@ pub fn columns(text: &str) -> usize {
     text.chars().map(char_columns).sum()
 }
 
-/// The same of one character. Control characters count as one: [`clean`] has made them visible.
+/// Counts the terminal columns of one character. Control characters count as one: [`clean`] has made them visible.
 pub fn char_columns(c: char) -> usize {
     c.width().unwrap_or(1)
 }

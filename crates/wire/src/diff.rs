@@ -1,7 +1,7 @@
 //! A unified diff of two texts, for people to read and for policy to count.
 //!
-//! `similar` finds the edit: the shortest one as long as that is cheap, a longer one after a bounded search. Header and lines
-//! are written here: a name must not pass for more lines, and only a line feed ends a line.
+//! `similar` finds the edit: the shortest one as long as that is cheap, a longer one after a bounded search. The header
+//! and the lines are written here, because a name must not look like further lines, and only a line feed ends a line.
 
 use std::fmt::Write as _;
 use std::time::{Duration, Instant};
@@ -11,8 +11,8 @@ use similar::{Algorithm, ChangeTag, DiffOp};
 
 /// Unchanged lines around a change.
 const CONTEXT: usize = 3;
-/// Agents choose both texts, and the search for a short edit of many thousand mixed lines takes seconds. After this the rest
-/// is replaced as a whole: policy then counts more changed lines, never fewer.
+/// The time limit of the search. Agents choose both texts, and the search for a short edit of many thousand mixed lines
+/// takes seconds. After the limit the rest is replaced completely: policy then counts more changed lines, never fewer.
 const LONGEST: Duration = Duration::from_millis(100);
 const NO_NEWLINE: &str = "\\ No newline at end of file\n";
 
@@ -82,7 +82,7 @@ mod tests {
     use super::*;
     use proptest::prelude::*;
 
-    /// What a patch program would make of it.
+    /// Applies a diff like a patch program.
     fn apply(old: &str, diff: &str) -> String {
         let old: Vec<&str> = old.split_inclusive('\n').collect();
         let mut out = String::new();

@@ -159,7 +159,7 @@ impl AcpBridge {
         acts.is_ok_and(|acts| acts.last().is_none_or(|act| long_ago(act.at)))
     }
 
-    /// Beside everything else: an agent may take a while to end.
+    /// Stops a session in a task of its own: an agent may take a while to end.
     fn end(&self, session: SessionId, by: &'static str) {
         let supervisor = self.0.ops.supervisor().clone();
         self.0.tasks.spawn(async move {

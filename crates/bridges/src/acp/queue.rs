@@ -17,28 +17,28 @@ const OUTBOX_BYTES: usize = 8 << 20;
 /// The other side of the queue was dropped.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
 #[error("the connection is closed")]
-pub struct ConnectionClosed;
+pub(crate) struct ConnectionClosed;
 
 /// The transport's end for messages of the client. Dropping it disconnects the client.
 #[derive(Debug)]
-pub struct ClientInlet(mpsc::Sender<String>);
+pub(crate) struct ClientInlet(mpsc::Sender<String>);
 
 impl ClientInlet {
     /// Puts one message; waits while the queue is full.
-    pub async fn put(&self, text: String) -> Result<(), ConnectionClosed> {
+    pub(crate) async fn put(&self, text: String) -> Result<(), ConnectionClosed> {
         self.0.send(text).await.map_err(|_| ConnectionClosed)
     }
 }
 
 /// The transport's end for messages to the client. It ends when the connection is closed from our side.
 #[derive(Debug)]
-pub struct ClientOutlet {
+pub(crate) struct ClientOutlet {
     messages: mpsc::Receiver<ClientMessage>,
     over: CancellationToken,
 }
 
 impl ClientOutlet {
-    pub async fn next(&mut self) -> Option<ClientMessage> {
+    pub(crate) async fn next(&mut self) -> Option<ClientMessage> {
         tokio::select! {
             biased;
             () = self.over.cancelled() => {}
@@ -51,15 +51,15 @@ impl ClientOutlet {
 
 /// One message for a client.
 #[derive(Debug)]
-pub struct ClientMessage {
+pub(crate) struct ClientMessage {
     /// The message, one line of JSON.
-    pub text: String,
+    pub(crate) text: String,
     /// The session of the message.
-    pub session: Option<SessionId>,
+    pub(crate) session: Option<SessionId>,
     /// The id and method of the request that it answers.
-    pub answers: Option<(RequestId, String)>,
+    pub(crate) answers: Option<(RequestId, String)>,
     /// The position in the log that a client has reached with this message.
-    pub seq: Option<u64>,
+    pub(crate) seq: Option<u64>,
     /// The message's share of [`OUTBOX_BYTES`], returned on drop.
     #[expect(dead_code, reason = "dropping it is its use")]
     room: OwnedSemaphorePermit,

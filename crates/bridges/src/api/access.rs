@@ -32,7 +32,7 @@ mod lookups;
 mod peer;
 
 pub(super) use lookups::{OwnerLookups, UnixClient};
-pub use peer::Peer;
+pub(crate) use peer::Peer;
 pub(super) use peer::PeerRecognition;
 
 /// The caller of a request, for endpoints that need one.
@@ -142,11 +142,14 @@ impl ApiBridge {
         Ok(Some(Caller::new(name, role, "unix socket", true)))
     }
 
-    /// The name and role of a user on the unix socket.
+    /// Returns the name and role of a user on the unix socket.
     fn user_of_socket(&self, uid: Option<u32>) -> Result<(String, Role), ApiError> {
         uid.and_then(|uid| self.ops().local_user(uid)).ok_or_else(|| {
             if self.0.users_refused.is_news(uid, Time::now()) {
-                tracing::warn!(uid, "a stranger was refused; further ones within a minute are not logged");
+                tracing::warn!(
+                    uid,
+                    "a user without access was refused; further refusals within a minute are not logged"
+                );
             }
             let message = "only the daemon's own user and configured operators may use this socket";
             ApiError::new(StatusCode::FORBIDDEN, "forbidden", message)
@@ -195,7 +198,7 @@ impl ApiBridge {
         Ok(Some(Caller { name: token.name, role, via, local: false, revoked: gone, until, web: None }))
     }
 
-    /// Looked at once for each connection.
+    /// Checks that the process at the other end is no agent; once per connection.
     pub(super) async fn refuse_agents(
         &self,
         from: SocketAddr,
@@ -231,7 +234,7 @@ impl ApiBridge {
     pub(super) async fn refuse_token(&self, from: SocketAddr) -> ApiError {
         let failures = self.0.failures.count(from.ip(), Time::now());
         if failures.is_first {
-            tracing::warn!(%from, "a token was refused; further ones within a minute are not logged");
+            tracing::warn!(%from, "a token was refused; further refusals within a minute are not logged");
             let data = Json::of(&json!({ "from": from.ip().to_string() }));
             self.ops().record("access.refused", "nobody", None, data).await;
         }

@@ -1,4 +1,4 @@
-//! The log over HTTP: as a live stream, a page at a time, or as a file.
+//! The log over HTTP: a live stream, pages, or a file.
 
 use std::convert::Infallible;
 use std::io;
@@ -44,7 +44,7 @@ pub(super) async fn events(
     Ok(Sse::new(events).keep_alive(KeepAlive::new().interval(KEEP_ALIVE)).into_response())
 }
 
-/// A session's log, one event per line.
+/// Streams a session's log from its beginning to now, one event per line.
 pub(super) async fn download(
     State(api): State<ApiBridge>,
     KnownCaller(caller): KnownCaller,

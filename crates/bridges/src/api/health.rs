@@ -47,15 +47,10 @@ pub(super) async fn metrics(
     metric(
         "intercom_clearances_pending",
         "gauge",
-        "Clearances that wait for a decision.",
+        "Pending clearances.",
         counts.pending_clearances.to_string(),
     );
-    metric(
-        "intercom_questions_pending",
-        "gauge",
-        "Questions that wait for an answer.",
-        counts.pending_questions.to_string(),
-    );
+    metric("intercom_questions_pending", "gauge", "Pending questions.", counts.pending_questions.to_string());
     for (bridge, condition) in api.0.conditions.all() {
         for (name, help, value) in condition.metrics {
             metric(&format!("intercom_{bridge}_{name}"), "gauge", help, value.to_string());
@@ -64,13 +59,13 @@ pub(super) async fn metrics(
     metric(
         "intercom_lines_quarantined_total",
         "counter",
-        "Lines of agents at which intercom failed, and which it rejected.",
+        "Lines of agents that intercom rejected because it failed at them (a bug).",
         counts.quarantined_lines.to_string(),
     );
     metric(
         "intercom_commands_failed_total",
         "counter",
-        "Commands of operators at which intercom failed, and which it took back.",
+        "Commands of operators that failed inside of intercom and were undone (a bug).",
         counts.failed_commands.to_string(),
     );
     metric("intercom_events_total", "counter", "Events ever written to the log.", counts.events.to_string());

@@ -22,7 +22,7 @@ mod unrecognised;
 use conversation::converse;
 use unrecognised::{UnixClients, UnrecognisedConnections};
 
-pub use super::access::Peer;
+pub(crate) use super::access::Peer;
 
 /// The limit on concurrent connections over the network without a valid token.
 const MAX_STRANGERS: usize = 256;

@@ -57,7 +57,7 @@ impl ApiBridge {
         if matches!(sent, SignInCredential::Token(_)) || refused.is_too_many() {
             return refused;
         }
-        ApiError::new(StatusCode::UNAUTHORIZED, "bad_code", "this link has been used or is too old")
+        ApiError::new(StatusCode::UNAUTHORIZED, "bad_code", "this link was already used or has expired")
             .hint("`intercom console` prints a new one")
     }
 }
@@ -81,7 +81,8 @@ pub(super) async fn sign_in(
         return Err(ApiError::unprocessable("not_local", "sign-in needs the port: it is for browsers"));
     };
     guard::own_page(&headers)?;
-    // Before the caller is looked up: a guess costs nothing. A code is still good after an agent has tried it.
+    // Before the lookup of the caller: a guess costs nothing. Checked without using it up: an agent that tries a code
+    // must not spoil it.
     if !api.ops().may_sign_in(&sent) {
         return Err(api.refuse_sign_in(from, &sent).await);
     }

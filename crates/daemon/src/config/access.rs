@@ -16,8 +16,8 @@ pub struct ApiConfig {
     /// The address and port on which the API listens, or "off".
     pub listen: String,
     /// The certificate and its key as PEM files; both or neither.
-    pub tls_cert: Option<PathBuf>,
-    pub tls_key: Option<PathBuf>,
+    pub(crate) tls_cert: Option<PathBuf>,
+    pub(crate) tls_key: Option<PathBuf>,
     /// Further host names of the API, besides its addresses and `localhost`.
     pub hosts: Vec<String>,
 }
@@ -56,14 +56,14 @@ pub fn is_loopback(address: IpAddr) -> bool {
 /// The configurable permissions of roles.
 #[derive(Debug, Clone, PartialEq, Default, Deserialize)]
 #[serde(deny_unknown_fields, default)]
-pub struct AccessConfig {
+pub(crate) struct AccessConfig {
     /// The least role that starts and resumes agents, as configured.
     start: StartRole,
 }
 
 impl AccessConfig {
     /// Returns the least role that may start and resume agents.
-    pub fn start(&self) -> Role {
+    pub(crate) fn start(&self) -> Role {
         self.start.role()
     }
 }
@@ -90,16 +90,16 @@ impl OperatorConfig {
 /// The settings for clearance decisions.
 #[derive(Debug, Clone, PartialEq, Deserialize)]
 #[serde(deny_unknown_fields, default)]
-pub struct ClearanceConfig {
+pub(crate) struct ClearanceConfig {
     /// The number of different people who must approve, by risk.
-    pub quorum: ByRisk<u32>,
+    pub(crate) quorum: ByRisk<u32>,
     /// The risk from which on approvals count only through the unix socket.
-    pub local_only_from: Option<RiskName>,
+    pub(crate) local_only_from: Option<RiskName>,
     /// The time until pending clearances expire, by risk; without one they never expire.
-    pub expire_after: ByRisk<String>,
-    pub on_expiry: OnExpiry,
+    pub(crate) expire_after: ByRisk<String>,
+    pub(crate) on_expiry: OnExpiry,
     /// True if the reason of a denial is sent as a prompt where the protocol has no place for it.
-    pub reason_as_prompt: bool,
+    pub(crate) reason_as_prompt: bool,
 }
 
 impl Default for ClearanceConfig {
@@ -117,16 +117,16 @@ impl Default for ClearanceConfig {
 impl ClearanceConfig {
     /// Returns the number of people who have to approve a request. A quorum also holds for every higher risk: claiming
     /// more risk never needs fewer people.
-    pub fn needed(&self, risk: Risk) -> u32 {
+    pub(crate) fn needed(&self, risk: Risk) -> u32 {
         let up_to = Risk::ALL.into_iter().filter(|other| *other <= risk);
         up_to.filter_map(|risk| self.quorum.of(risk).copied()).max().unwrap_or(1)
     }
 
-    pub fn limit(&self, risk: Risk) -> Option<Duration> {
+    pub(crate) fn limit(&self, risk: Risk) -> Option<Duration> {
         self.expire_after.of(risk).and_then(|text| parse_duration(text))
     }
 
-    pub fn is_local_only(&self, risk: Risk) -> bool {
+    pub(crate) fn is_local_only(&self, risk: Risk) -> bool {
         self.local_only_from.is_some_and(|from| risk >= from.risk())
     }
 }
@@ -134,11 +134,11 @@ impl ClearanceConfig {
 /// One setting per risk.
 #[derive(Debug, Clone, PartialEq, Deserialize)]
 #[serde(deny_unknown_fields)]
-pub struct ByRisk<T> {
-    pub low: Option<T>,
-    pub medium: Option<T>,
-    pub high: Option<T>,
-    pub critical: Option<T>,
+pub(crate) struct ByRisk<T> {
+    pub(crate) low: Option<T>,
+    pub(crate) medium: Option<T>,
+    pub(crate) high: Option<T>,
+    pub(crate) critical: Option<T>,
 }
 
 impl<T> Default for ByRisk<T> {
@@ -148,7 +148,7 @@ impl<T> Default for ByRisk<T> {
 }
 
 impl<T> ByRisk<T> {
-    pub fn of(&self, risk: Risk) -> Option<&T> {
+    pub(crate) fn of(&self, risk: Risk) -> Option<&T> {
         match risk {
             Risk::Low => self.low.as_ref(),
             Risk::Medium => self.medium.as_ref(),
@@ -157,7 +157,7 @@ impl<T> ByRisk<T> {
         }
     }
 
-    pub fn each(&self) -> impl Iterator<Item = (&'static str, &T)> {
+    pub(crate) fn each(&self) -> impl Iterator<Item = (&'static str, &T)> {
         [Risk::Low, Risk::Medium, Risk::High, Risk::Critical]
             .into_iter()
             .filter_map(|risk| self.of(risk).map(|value| (risk.as_str(), value)))

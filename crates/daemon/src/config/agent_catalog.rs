@@ -26,7 +26,7 @@ const PROXIES: &[&str] = &[
 
 /// The way to have an agent ask before it acts.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum AskingSetup {
+pub(crate) enum AskingSetup {
     /// The agent asks by default.
     Default,
     /// The agent asks in this mode, and starts in another one. A person who sets the variable chooses the first mode.
@@ -39,14 +39,14 @@ pub enum AskingSetup {
 #[derive(Debug, Clone, Copy)]
 pub struct LoginMethod {
     /// The program that logs in, and its arguments.
-    pub program: &'static str,
-    pub args: &'static str,
+    pub(crate) program: &'static str,
+    pub(crate) args: &'static str,
     /// The npm package with that program.
-    pub package: Option<&'static str>,
+    pub(crate) package: Option<&'static str>,
     /// The step inside of the program, as the end of the sentence.
-    pub then: &'static str,
+    pub(crate) then: &'static str,
     /// The variables that replace a log-in, for a sentence that begins with "or ".
-    pub variables: &'static str,
+    pub(crate) variables: &'static str,
 }
 
 impl LoginMethod {
@@ -67,10 +67,10 @@ impl LoginMethod {
 #[derive(Debug)]
 pub struct CatalogAgent {
     pub name: &'static str,
-    pub description: &'static str,
+    pub(crate) description: &'static str,
     /// The program's name once it is installed.
     pub command: &'static str,
-    pub args: &'static [&'static str],
+    pub(crate) args: &'static [&'static str],
     /// The npm package with its version, if this is the package's only program.
     pub package: Option<&'static str>,
     /// The oldest tested version of Node, major and minor, if the npm package needs Node.
@@ -84,11 +84,11 @@ pub struct CatalogAgent {
     /// Files below the home directory, each of which shows that somebody has logged in.
     pub credentials: &'static [&'static str],
     /// The ACP method for authentication with a key, when the agent asks for a log-in.
-    pub auth_method: Option<&'static str>,
+    pub(crate) auth_method: Option<&'static str>,
     /// The way to make it ask before it acts.
-    pub asking: AskingSetup,
+    pub(crate) asking: AskingSetup,
     /// Further variables that are passed on.
-    pub settings: &'static [&'static str],
+    pub(crate) settings: &'static [&'static str],
 }
 
 /// All well-known agents by name.
@@ -341,7 +341,7 @@ pub fn catalog_agent(name: &str) -> Option<&'static CatalogAgent> {
 
 impl CatalogAgent {
     /// Returns true if all variables of any of its sets are present.
-    pub fn has_key(&self, set: impl Fn(&str) -> bool) -> bool {
+    pub(crate) fn has_key(&self, set: impl Fn(&str) -> bool) -> bool {
         self.keys.iter().any(|key| key.iter().all(|name| set(name)))
     }
 
@@ -361,7 +361,7 @@ impl CatalogAgent {
     }
 
     /// Returns the advice for a session that acts without asking, if none of its modes is known to ask.
-    pub fn asking_advice(&self) -> Option<String> {
+    pub(crate) fn asking_advice(&self) -> Option<String> {
         match self.asking {
             AskingSetup::Default => None,
             AskingSetup::Mode { mode, .. } => {

@@ -135,7 +135,7 @@ choice! {
 }
 
 impl StartRole {
-    pub fn role(self) -> Role {
+    pub(crate) fn role(self) -> Role {
         match self {
             Self::Approver => Role::Approver,
             Self::Admin => Role::Admin,
@@ -144,7 +144,7 @@ impl StartRole {
 }
 
 impl RoleName {
-    pub fn role(self) -> Role {
+    pub(crate) fn role(self) -> Role {
         match self {
             Self::Viewer => Role::Viewer,
             Self::Operator => Role::Operator,
@@ -165,7 +165,7 @@ choice! {
 }
 
 impl RiskName {
-    pub fn risk(self) -> Risk {
+    pub(crate) fn risk(self) -> Risk {
         match self {
             Self::Low => Risk::Low,
             Self::Medium => Risk::Medium,
@@ -186,7 +186,7 @@ choice! {
 }
 
 impl OnExpiry {
-    pub fn verdict(self) -> Verdict {
+    pub(crate) fn verdict(self) -> Verdict {
         match self {
             Self::Deny => Verdict::Deny,
             Self::Approve => Verdict::Approve,

@@ -27,30 +27,30 @@ pub struct Config {
     #[serde(deserialize_with = "table::one")]
     pub daemon: DaemonConfig,
     #[serde(deserialize_with = "table::one")]
-    pub acp: AcpConfig,
+    pub(crate) acp: AcpConfig,
     #[serde(deserialize_with = "table::one")]
     pub limits: DaemonLimits,
     #[serde(deserialize_with = "table::one")]
-    pub stop: StopWaits,
+    pub(crate) stop: StopWaits,
     #[serde(deserialize_with = "table::one")]
-    pub stall: Stall,
+    pub(crate) stall: Stall,
     #[serde(deserialize_with = "table::one")]
-    pub restart: Restart,
+    pub(crate) restart: Restart,
     #[serde(deserialize_with = "table::one")]
-    pub spend: Spend,
+    pub(crate) spend: Spend,
     #[serde(deserialize_with = "table::one")]
-    pub retention: LogRetention,
+    pub(crate) retention: LogRetention,
     #[serde(deserialize_with = "table::one")]
     pub api: ApiConfig,
     #[serde(deserialize_with = "table::one")]
-    pub access: AccessConfig,
+    pub(crate) access: AccessConfig,
     #[serde(rename = "operator")]
     pub operators: Vec<OperatorConfig>,
     /// The rules in order; the first match decides.
     #[serde(rename = "rule")]
     pub rules: Vec<Rule>,
     #[serde(deserialize_with = "table::one")]
-    pub clearances: ClearanceConfig,
+    pub(crate) clearances: ClearanceConfig,
     #[serde(deserialize_with = "table::one")]
     pub webhook: WebhookConfig,
     #[serde(deserialize_with = "table::one")]
@@ -99,13 +99,13 @@ impl Default for RunConfig {
 /// The defaults for communication with agents; a profile overrides them.
 #[derive(Debug, Clone, PartialEq, Deserialize)]
 #[serde(deny_unknown_fields, default)]
-pub struct AcpConfig {
-    pub framing: Framing,
+pub(crate) struct AcpConfig {
+    pub(crate) framing: Framing,
     /// The maximum size of a line in bytes, without the line end.
-    pub max_line_length: usize,
-    pub startup_timeout_seconds: u64,
+    pub(crate) max_line_length: usize,
+    pub(crate) startup_timeout_seconds: u64,
     /// The silence after an interrupt that ends the turn if the agent does not end it.
-    pub interrupt_quiet_seconds: f64,
+    pub(crate) interrupt_quiet_seconds: f64,
 }
 
 impl Default for AcpConfig {
@@ -126,15 +126,15 @@ pub struct DaemonLimits {
     pub max_sessions: usize,
     pub max_body_bytes: usize,
     /// The maximum number of queued prompts per session.
-    pub max_queued_prompts: usize,
+    pub(crate) max_queued_prompts: usize,
     /// The number of bytes of stderr that are kept per session.
-    pub stderr_tail_bytes: usize,
+    pub(crate) stderr_tail_bytes: usize,
     /// The free space on the disk below which reading from agents pauses; 0 never pauses.
     pub min_free_disk_mib: u64,
     /// The maximum size of one agent's unread output on disk; beyond it the agent waits.
-    pub journal_mib: u64,
+    pub(crate) journal_mib: u64,
     /// The free memory below which no agent is started.
-    pub min_free_memory_mib: u64,
+    pub(crate) min_free_memory_mib: u64,
 }
 
 impl Default for DaemonLimits {
@@ -152,15 +152,15 @@ impl Default for DaemonLimits {
 }
 
 impl DaemonLimits {
-    pub fn min_free_disk_bytes(&self) -> u64 {
+    pub(crate) fn min_free_disk_bytes(&self) -> u64 {
         self.min_free_disk_mib.saturating_mul(MIB)
     }
 
-    pub fn min_free_memory_bytes(&self) -> u64 {
+    pub(crate) fn min_free_memory_bytes(&self) -> u64 {
         self.min_free_memory_mib.saturating_mul(MIB)
     }
 
-    pub fn journal_bytes(&self) -> u64 {
+    pub(crate) fn journal_bytes(&self) -> u64 {
         self.journal_mib.saturating_mul(MIB)
     }
 }
@@ -168,10 +168,10 @@ impl DaemonLimits {
 /// The time that each step of stopping an agent may take before the next, harder one.
 #[derive(Debug, Clone, PartialEq, Deserialize)]
 #[serde(deny_unknown_fields, default)]
-pub struct StopWaits {
-    pub after_interrupt_seconds: f64,
-    pub after_stdin_closed_seconds: f64,
-    pub after_sigterm_seconds: f64,
+pub(crate) struct StopWaits {
+    pub(crate) after_interrupt_seconds: f64,
+    pub(crate) after_stdin_closed_seconds: f64,
+    pub(crate) after_sigterm_seconds: f64,
 }
 
 impl Default for StopWaits {
@@ -181,15 +181,15 @@ impl Default for StopWaits {
 }
 
 impl StopWaits {
-    pub fn after_interrupt(&self) -> Duration {
+    pub(crate) fn after_interrupt(&self) -> Duration {
         seconds(self.after_interrupt_seconds)
     }
 
-    pub fn after_stdin_closed(&self) -> Duration {
+    pub(crate) fn after_stdin_closed(&self) -> Duration {
         seconds(self.after_stdin_closed_seconds)
     }
 
-    pub fn after_sigterm(&self) -> Duration {
+    pub(crate) fn after_sigterm(&self) -> Duration {
         seconds(self.after_sigterm_seconds)
     }
 }
@@ -203,11 +203,11 @@ fn seconds(value: f64) -> Duration {
 /// The retention of the log. Only ended sessions are ever removed.
 #[derive(Debug, Clone, PartialEq, Deserialize)]
 #[serde(deny_unknown_fields, default)]
-pub struct LogRetention {
+pub(crate) struct LogRetention {
     /// The maximum age of ended sessions; 0 keeps them for ever.
-    pub days: u64,
+    pub(crate) days: u64,
     /// The maximum size of the log; 0 means no limit.
-    pub max_mib: u64,
+    pub(crate) max_mib: u64,
 }
 
 impl Default for LogRetention {
@@ -217,13 +217,8 @@ impl Default for LogRetention {
 }
 
 impl LogRetention {
-    /// Returns the age at which ended sessions are removed; `None` keeps them for ever.
-    pub fn max_age(&self) -> Option<Duration> {
-        (self.days > 0).then(|| Duration::from_secs(self.days.saturating_mul(24 * 60 * 60)))
-    }
-
     /// Returns the maximum size of the log; `None` is no limit.
-    pub fn max_bytes(&self) -> Option<u64> {
+    pub(crate) fn max_bytes(&self) -> Option<u64> {
         (self.max_mib > 0).then(|| self.max_mib.saturating_mul(MIB))
     }
 }
@@ -299,11 +294,11 @@ impl Default for AgentProfile {
 }
 
 impl AgentProfile {
-    pub fn framing(&self, acp: &AcpConfig) -> Framing {
+    pub(crate) fn framing(&self, acp: &AcpConfig) -> Framing {
         self.framing.unwrap_or(acp.framing)
     }
 
-    pub fn max_line_length(&self, acp: &AcpConfig) -> usize {
+    pub(crate) fn max_line_length(&self, acp: &AcpConfig) -> usize {
         // ACP agents send images in one line.
         let usual = match self.protocol {
             Protocol::Intercom => acp.max_line_length,
@@ -314,18 +309,18 @@ impl AgentProfile {
 
     /// Returns the longest wait until the agent is ready. A download takes longer than the start of an installed
     /// program.
-    pub fn startup_timeout(&self, acp: &AcpConfig) -> Duration {
+    pub(crate) fn startup_timeout(&self, acp: &AcpConfig) -> Duration {
         let usual = acp.startup_timeout_seconds;
         let fetched = may_fetch(&self.command, &self.args);
         let usual = if fetched { usual.max(FETCHED_WITHIN_SECONDS) } else { usual };
         Duration::from_secs(self.startup_timeout_seconds.unwrap_or(usual))
     }
 
-    pub fn interrupt_quiet(&self, acp: &AcpConfig) -> Duration {
+    pub(crate) fn interrupt_quiet(&self, acp: &AcpConfig) -> Duration {
         seconds(self.interrupt_quiet_seconds.unwrap_or(acp.interrupt_quiet_seconds))
     }
 
-    pub fn stop_waits(&self, waits: &StopWaits) -> StopWaits {
+    pub(crate) fn stop_waits(&self, waits: &StopWaits) -> StopWaits {
         let stop = &self.stop;
         StopWaits {
             after_interrupt_seconds: stop.after_interrupt_seconds.unwrap_or(waits.after_interrupt_seconds),
@@ -340,20 +335,20 @@ impl AgentProfile {
 /// The waits of one agent that differ from `[stop]`.
 #[derive(Debug, Clone, PartialEq, Default, Deserialize)]
 #[serde(deny_unknown_fields, default)]
-pub struct StopOverrides {
-    pub after_interrupt_seconds: Option<f64>,
-    pub after_stdin_closed_seconds: Option<f64>,
-    pub after_sigterm_seconds: Option<f64>,
+pub(crate) struct StopOverrides {
+    pub(crate) after_interrupt_seconds: Option<f64>,
+    pub(crate) after_stdin_closed_seconds: Option<f64>,
+    pub(crate) after_sigterm_seconds: Option<f64>,
 }
 
 /// The resource limits of one agent and all its descendants.
 #[derive(Debug, Clone, PartialEq, Default, Deserialize)]
 #[serde(deny_unknown_fields, default)]
-pub struct AgentLimits {
-    pub memory_mib: Option<u64>,
-    pub processes: Option<u64>,
+pub(crate) struct AgentLimits {
+    pub(crate) memory_mib: Option<u64>,
+    pub(crate) processes: Option<u64>,
     /// The maximum CPU usage; 100 is one core.
-    pub cpu_percent: Option<u64>,
+    pub(crate) cpu_percent: Option<u64>,
 }
 
 /// A directory with a name, so that people need not type its path.
@@ -406,9 +401,9 @@ mod tests {
     #[test]
     fn zero_means_no_limit_in_retention() {
         let none = LogRetention { days: 0, max_mib: 0 };
-        assert_eq!((none.max_age(), none.max_bytes()), (None, None));
+        assert_eq!(none.max_bytes(), None);
         let some = LogRetention { days: 2, max_mib: 3 };
-        assert_eq!((some.max_age(), some.max_bytes()), (Some(Duration::from_hours(48)), Some(3_145_728)));
+        assert_eq!(some.max_bytes(), Some(3_145_728));
     }
 
     #[test]

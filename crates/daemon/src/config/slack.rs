@@ -12,7 +12,7 @@ use super::validate::{ValidationResult, problem, within};
 use crate::remote::RemoteUrl;
 use intercom_types::{DailyWindow, parse_duration};
 
-pub const SLACK_API: &str = "https://slack.com/api";
+pub(crate) const SLACK_API: &str = "https://slack.com/api";
 
 /// All of `[slack]`.
 #[derive(Debug, Clone, PartialEq, Deserialize)]
@@ -22,14 +22,14 @@ pub struct SlackConfig {
     pub channel: Option<String>,
     pub app_token_file: Option<PathBuf>,
     pub bot_token_file: Option<PathBuf>,
-    pub verbosity: Verbosity,
+    pub(crate) verbosity: Verbosity,
     /// The names of the operators who are mentioned in new requests.
     pub ping: Vec<String>,
     /// The time that a request may wait before the next operator of `escalate_to` is mentioned.
-    pub escalate_after: Option<String>,
+    pub(crate) escalate_after: Option<String>,
     pub escalate_to: Vec<String>,
     /// The time in which only high risk causes a mention: `22:00-07:00`.
-    pub quiet_hours: Option<String>,
+    pub(crate) quiet_hours: Option<String>,
     pub time_zone: String,
     pub api_url: String,
     /// The time-out of a call to Slack.
@@ -62,8 +62,8 @@ impl Default for SlackConfig {
 #[serde(deny_unknown_fields, default)]
 pub struct WorkspaceSlackConfig {
     pub channel: Option<String>,
-    pub verbosity: Option<Verbosity>,
-    pub ping: Option<Vec<String>>,
+    pub(crate) verbosity: Option<Verbosity>,
+    pub(crate) ping: Option<Vec<String>>,
 }
 
 /// The settings that apply to one session.
@@ -84,7 +84,7 @@ impl SlackConfig {
     }
 
     /// Returns true if all settings are equal that need a restart to change.
-    pub fn same_link(&self, other: &Self) -> bool {
+    pub(crate) fn same_link(&self, other: &Self) -> bool {
         self.channel.is_some() == other.channel.is_some()
             && self.app_token_file == other.app_token_file
             && self.bot_token_file == other.bot_token_file

@@ -78,7 +78,7 @@ macro_rules! layered {
         pub struct $over { $(pub $key: Option<$type>,)+ }
 
         impl $over {
-            pub fn over(&self, general: &$name) -> $name {
+            pub(crate) fn over(&self, general: &$name) -> $name {
                 $name { $($key: self.$key.clone().unwrap_or_else(|| general.$key.clone()),)+ }
             }
         }

@@ -6,7 +6,7 @@ use crate::supervisor::{self, NamedAgent};
 use intercom_types::{Json, List, ListedAgent};
 
 impl Operations {
-    /// All of them, whatever the limit: there are never many.
+    /// Returns all agents, whatever the limit: there are never many.
     pub async fn agents(&self, caller: &Caller, most: Option<usize>) -> Result<List<ListedAgent>, OpError> {
         self.admit(caller, OperationKind::Read)?;
         limit(most)?;

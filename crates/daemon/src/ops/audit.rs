@@ -1,4 +1,4 @@
-//! The audit: its entries that belong to no session's log, and its answers to who allowed what.
+//! The audit: entries that belong to no session's log, pages of rows, and the verification of the chain.
 
 use schemars::JsonSchema;
 use serde::Deserialize;
@@ -11,14 +11,14 @@ use intercom_types::{AuditPage, AuditProblem, AuditVerdict, Json, NewAuditRow, S
 #[serde(deny_unknown_fields)]
 pub struct AuditQuery {
     /// Rows after this one.
-    pub after: Option<u64>,
+    pub(crate) after: Option<u64>,
     /// Rows before this one, newest first.
-    pub before: Option<u64>,
-    /// Not before this time, RFC 3339.
-    pub since: Option<String>,
-    /// A session's id; also of one that retention has removed.
-    pub session: Option<String>,
-    pub limit: Option<usize>,
+    pub(crate) before: Option<u64>,
+    /// Rows from this time on, RFC 3339.
+    pub(crate) since: Option<String>,
+    /// A session's id, even if retention has removed the session.
+    pub(crate) session: Option<String>,
+    pub(crate) limit: Option<usize>,
 }
 
 pub(super) fn audited(action: &str, by: &str, session: Option<SessionId>, data: Json) -> NewAuditRow {
@@ -35,12 +35,12 @@ impl Operations {
         written.is_ok()
     }
 
-    /// A page of the audit, oldest first, or newest first `before` a row.
+    /// Returns a page of the audit, oldest first, or newest first `before` a row.
     pub async fn audit(&self, caller: &Caller, query: AuditQuery) -> Result<AuditPage, OpError> {
         self.admit(caller, OperationKind::ReadAudit)?;
         let AuditQuery { after, before, since, session, limit: most } = query;
         if after.is_some() && before.is_some() {
-            return Err(OpError::bad_request("at most one of `after` and `before` is possible"));
+            return Err(OpError::bad_request("`after` and `before` exclude each other"));
         }
         let since = since.map(|text| {
             Time::parse(&text).ok_or_else(|| OpError::bad_request("since must be an RFC 3339 time"))
@@ -48,7 +48,7 @@ impl Operations {
         let since = since.transpose()?;
         let session = match session {
             None => None,
-            // A whole id stands for itself: its session may be gone long since.
+            // A complete id needs no lookup: its session may have been removed.
             Some(typed) => Some(match typed.parse() {
                 Ok(id) => id,
                 Err(_) => self.session_record(&typed).await?.id,
@@ -61,7 +61,7 @@ impl Operations {
         Ok(AuditPage { items, next })
     }
 
-    /// Looks at every row of the audit and every link between them.
+    /// Verifies every row and every link of the audit chain.
     pub async fn verify_audit(&self, caller: &Caller) -> Result<AuditVerdict, OpError> {
         self.admit(caller, OperationKind::ReadAudit)?;
         let found = self.store().verify_audit().await?;

@@ -1,4 +1,4 @@
-//! Copies of the database: one at a time, and only for as long as somebody waits for it.
+//! Copies of the database: one at a time, and only while the caller waits.
 
 use std::path::Path;
 use std::sync::{Arc, Mutex, PoisonError, Weak};
@@ -10,9 +10,9 @@ use super::{Caller, ErrorKind, OpError, OperationKind, Operations};
 use intercom_store::BackupJob;
 use intercom_types::{BackupProgress, BackupRequest, BackupResult, BackupState, Json as Raw};
 
-/// The copy that is being made. Each keeps a read transaction open, so there is one at most.
+/// The running backup. Each keeps a read transaction open, so there is at most one. Locked only for one lookup.
 #[derive(Debug, Default)]
-pub(super) struct RunningBackup(Mutex<Weak<BackupJob>>); // for the moment of a look
+pub(super) struct RunningBackup(Mutex<Weak<BackupJob>>);
 
 impl RunningBackup {
     fn get(&self) -> Option<Arc<BackupJob>> {
@@ -32,7 +32,8 @@ impl RunningBackup {
 }
 
 impl Operations {
-    /// Copies the database. A caller that hangs up drops this, and a daemon that stops does; either ends the copy.
+    /// Copies the database. A caller that hangs up drops this future, and a stop of the daemon cancels it; both end the
+    /// copy.
     pub async fn backup(
         &self,
         caller: &Caller,
@@ -45,7 +46,7 @@ impl Operations {
             return Err(OpError::bad_request("path must be absolute"));
         }
         if path.exists() && !replace {
-            return Err(OpError::conflict("exists", format!("{} exists already", path.display())));
+            return Err(OpError::conflict("exists", format!("{} already exists", path.display())));
         }
         let keep_free = self.supervisor().config().limits.min_free_disk_bytes();
         let job = self.0.backup.begin(BackupJob::new(path.clone(), replace, keep_free))?;
@@ -64,7 +65,7 @@ impl Operations {
         Ok(BackupResult { path, bytes: done.bytes, log_growth_bytes: done.log_growth })
     }
 
-    /// How far the copy is that is being made.
+    /// Returns the progress of the running backup.
     pub fn backup_state(&self, caller: &Caller) -> Result<BackupState, OpError> {
         self.admit(caller, OperationKind::Backup)?;
         let running = self.0.backup.get().map(|job| {
@@ -75,11 +76,11 @@ impl Operations {
     }
 }
 
-/// A caller that waits for its backup; dropped before the end, it has hung up.
+/// A guard for a waiting caller. Dropped before the end, it logs that the caller has hung up.
 struct HangUpLogger<'a>(&'a Path);
 
 impl Drop for HangUpLogger<'_> {
     fn drop(&mut self) {
-        tracing::info!(path = %self.0.display(), "the caller of a backup has hung up: it is given up");
+        tracing::info!(path = %self.0.display(), "the caller of a backup has hung up; the backup is cancelled");
     }
 }

@@ -10,7 +10,7 @@ use super::Operations;
 use intercom_types::{Role, Time, WebSessionId};
 
 /// The `via` of ACP clients.
-pub const ACP_CLIENT: &str = "acp";
+pub(crate) const ACP_CLIENT: &str = "acp";
 
 /// An operator, as identified by a bridge.
 #[derive(Debug, Clone)]
@@ -73,7 +73,7 @@ impl Caller {
 }
 
 impl Operations {
-    /// The name and role of a user of this machine: a configured operator, or the daemon's own user.
+    /// Returns the name and role of a user of this machine: a configured operator, or the daemon's own user.
     pub fn local_user(&self, uid: u32) -> Option<(String, Role)> {
         let own = Uid::effective().as_raw();
         let config = self.supervisor().config();
@@ -82,7 +82,7 @@ impl Operations {
         configured.or_else(|| (uid == own).then(|| (own_name(), Role::Admin)))
     }
 
-    /// A person's role is the most that any of their tokens or sessions gives.
+    /// Limits a role to the configured role of this person: no token or session exceeds it.
     pub fn bounded_role(&self, name: &str, role: Role) -> Role {
         let config = self.supervisor().config();
         let known = config.operators.iter().find(|operator| operator.name == name);
@@ -90,7 +90,7 @@ impl Operations {
     }
 }
 
-/// Our own name, which is asked for with every request on the socket.
+/// Returns the name of the daemon's user. It is cached, because every request on the socket needs it.
 fn own_name() -> String {
     static NAME: OnceLock<String> = OnceLock::new();
     NAME.get_or_init(|| user_name(Uid::effective())).clone()

@@ -20,13 +20,13 @@ use intercom_types::{
 #[serde(deny_unknown_fields)]
 pub struct ClearanceQuery {
     #[schemars(with = "Option<String>")]
-    pub status: Option<ClearanceStatus>,
-    pub session: Option<String>,
+    pub(crate) status: Option<ClearanceStatus>,
+    pub(crate) session: Option<String>,
     /// Omits each `description` and `diff`, which may be long; `GET /clearances/{id}` has them.
     #[serde(default)]
-    pub brief: bool,
-    pub limit: Option<usize>,
-    pub cursor: Option<i64>,
+    pub(crate) brief: bool,
+    pub(crate) limit: Option<usize>,
+    pub(crate) cursor: Option<i64>,
 }
 
 /// The result of a decision.

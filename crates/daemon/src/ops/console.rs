@@ -17,7 +17,7 @@ use intercom_types::{
 
 const LONGEST_BROWSER: usize = 200;
 
-/// Why there is no console, and how to get one.
+/// The reason why there is no console, and the remedy.
 #[derive(Debug, Clone)]
 pub struct NoConsole {
     pub why: String,
@@ -30,16 +30,16 @@ impl std::fmt::Display for NoConsole {
     }
 }
 
-/// A session that a browser shows, and until when its token lets it in.
+/// The session of a browser's cookie, and the end of its access.
 #[derive(Debug)]
 pub struct ConsoleAccess {
     pub session: WebSession,
-    /// Fires when the session or its token is revoked.
+    /// Cancelled when the session or its token is revoked.
     pub gone: Arc<CancellationToken>,
     pub until: Option<Time>,
 }
 
-/// A new session, with the secret that only its browser knows.
+/// A new session with its secret, which only the browser keeps.
 pub struct NewConsoleSession {
     pub session: WebSession,
     pub secret: String,
@@ -51,7 +51,7 @@ impl std::fmt::Debug for NewConsoleSession {
     }
 }
 
-/// The proof with which somebody signs in.
+/// The credential of a sign-in.
 pub enum SignInCredential {
     Code(String),
     Token(String),
@@ -73,28 +73,28 @@ impl TryFrom<SignIn> for SignInCredential {
         match sign_in {
             SignIn { code: Some(code), token: None } => Ok(Self::Code(code)),
             SignIn { code: None, token: Some(token) } => Ok(Self::Token(token)),
-            _ => Err(OpError::bad_request("exactly one of `code` and `token` is needed")),
+            _ => Err(OpError::bad_request("send exactly one of `code` and `token`")),
         }
     }
 }
 
 impl Operations {
-    /// Where the console is. Said once, when the port is open.
+    /// Sets the address of the console, once the port is open.
     pub fn set_console_url(&self, url: String) {
         self.0.console.url.set(url).ok(); // there is one port
     }
 
-    /// Why the console is nowhere. Said once, instead.
+    /// Sets the reason why there is no console.
     pub fn set_console_unavailable(&self, missing: NoConsole) {
         self.0.console.missing.set(missing).ok(); // there is one port
     }
 
-    /// The address of the console; `None` without a port.
+    /// Returns the address of the console; `None` without a port.
     pub fn console_url(&self) -> Option<&str> {
         self.0.console.url.get().map(String::as_str)
     }
 
-    /// A link that signs the daemon's own user in, once; `None` without a port.
+    /// Returns a one-time link that signs in the daemon's own user; `None` without a port.
     pub fn first_link(&self) -> Option<String> {
         let url = self.console_url()?;
         let (name, role) = self.local_user(Uid::effective().as_raw())?;
@@ -102,12 +102,12 @@ impl Operations {
         Some(link(url, &code))
     }
 
-    /// A code that signs the caller in to the console, once.
+    /// Creates a one-time code that signs the caller in to the console.
     pub fn console_code(&self, caller: &Caller) -> Result<ConsoleCode, OpError> {
         self.admit(caller, OperationKind::Read)?;
-        // What comes of a code does not end with the token of the one who asked for it.
+        // A session from a code does not end with the token of the caller that asked for the code.
         if !caller.local {
-            let message = "a code is made on the daemon's own machine: here, sign in with the token itself";
+            let message = "codes are created on the daemon's own machine only; sign in with the token itself";
             return Err(OpError::unprocessable("not_local", message));
         }
         let Some(url) = self.console_url() else {
@@ -126,7 +126,7 @@ impl Operations {
         Ok(ConsoleCode { url: link(url, &code), code, expires_at })
     }
 
-    /// Tells whether this would sign somebody in, and leaves a code good.
+    /// Returns true if this credential is valid, without using up a code.
     pub fn may_sign_in(&self, credential: &SignInCredential) -> bool {
         match credential {
             SignInCredential::Code(code) => self.0.console.is_code(code.trim(), Time::now()),
@@ -134,7 +134,7 @@ impl Operations {
         }
     }
 
-    /// Signs somebody in; `None` if the credential is not valid. `browser` is what theirs calls itself.
+    /// Signs a person in; `None` if the credential is not valid. `browser` is the name that the browser reports.
     pub async fn sign_in(
         &self,
         credential: &SignInCredential,
@@ -176,7 +176,7 @@ impl Operations {
         Ok(Some(NewConsoleSession { session, secret }))
     }
 
-    /// The session of a cookie. One that has ended is no fault of the page that still has its cookie: it is nobody's.
+    /// Finds the session of a cookie. An ended session is not an error: the request has no caller then.
     pub fn console_access(&self, cookie: &str) -> Option<ConsoleAccess> {
         let now = Time::now();
         let (session, gone) = self.0.console.find(cookie, now)?;
@@ -193,11 +193,11 @@ impl Operations {
             return;
         }
         if let Err(error) = self.store().record_web_session_use(session.id.to_string(), now, from).await {
-            tracing::warn!(%error, "the use of a web session could not be written down");
+            tracing::warn!(%error, "the use of a web session could not be recorded");
         }
     }
 
-    /// One's own sessions of the console, newest first; an admin sees those of all.
+    /// Lists the caller's own sign-ins, newest first; those of everybody for an admin.
     pub fn console_sessions(
         &self,
         caller: &Caller,
@@ -221,7 +221,7 @@ impl Operations {
         Ok(List::whole(found.into_iter().map(listed).collect()))
     }
 
-    /// Ends a session; `current` is the one that asks. Returns true if it was that one.
+    /// Ends a session; `current` is the caller's own. Returns true if it was the caller's own.
     pub async fn sign_out(&self, caller: &Caller, typed: &str) -> Result<bool, OpError> {
         self.admit(caller, OperationKind::Read)?;
         let wanted = match typed {
@@ -237,7 +237,7 @@ impl Operations {
         Ok(is_current(caller, &session))
     }
 
-    /// First in memory: from here on nobody is let in, also if the store takes its time.
+    /// Ends a session. First in memory: access ends there, even if the store takes its time.
     async fn end_console_session(&self, session: &WebSession, by: &str, via: &str) -> Result<(), OpError> {
         self.0.console.remove(session.id);
         let data = json!({ "web_session": session.id, "name": session.name, "via": via });
@@ -246,7 +246,7 @@ impl Operations {
     }
 }
 
-/// In the fragment, which browsers keep to themselves: it is in no log and in no header.
+/// Returns the sign-in link. The code is in the fragment, which browsers never send: it is in no log and no header.
 fn link(url: &str, code: &str) -> String {
     format!("{url}/#code={code}")
 }

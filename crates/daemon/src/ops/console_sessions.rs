@@ -25,11 +25,11 @@ const NOTE_EVERY_MILLIS: i64 = 60 * 60 * 1000;
 /// The codes and sessions of the console.
 #[derive(Debug, Default)]
 pub(super) struct ConsoleSessions {
-    /// Where the port is, if there is one.
+    /// The address of the console, if there is a port.
     pub(super) url: OnceLock<String>,
-    /// Why there is none, if one was wanted.
+    /// The reason why there is none, if one is configured.
     pub(super) missing: OnceLock<NoConsole>,
-    /// Guards the list for a look or a change.
+    /// Locked only for one lookup or change.
     codes: Mutex<Vec<WebSignInCode>>,
     /// Read for each request, changed together with the store.
     sessions: Mutex<HashMap<WebSessionId, ActiveWebSession>>,

@@ -26,7 +26,7 @@ pub enum ErrorKind {
     Forbidden,
     NotFound,
     Conflict,
-    /// It was there, and is not any more.
+    /// It existed and was removed.
     Removed,
     Unprocessable,
     TooMany,
@@ -43,7 +43,7 @@ impl ErrorKind {
 }
 
 impl OpError {
-    pub fn new(kind: ErrorKind, code: &'static str, message: impl Into<String>) -> Self {
+    pub(crate) fn new(kind: ErrorKind, code: &'static str, message: impl Into<String>) -> Self {
         Self { kind, code: code.into(), message: message.into(), hint: None, attached: None }
     }
 
@@ -51,7 +51,7 @@ impl OpError {
         Self::new(ErrorKind::Invalid, "bad_request", message)
     }
 
-    pub fn forbidden(message: impl Into<String>) -> Self {
+    pub(crate) fn forbidden(message: impl Into<String>) -> Self {
         Self::new(ErrorKind::Forbidden, "forbidden", message)
     }
 
@@ -64,11 +64,11 @@ impl OpError {
         Self::new(ErrorKind::Unprocessable, code, message)
     }
 
-    pub fn conflict(code: &'static str, message: impl Into<String>) -> Self {
+    pub(crate) fn conflict(code: &'static str, message: impl Into<String>) -> Self {
         Self::new(ErrorKind::Conflict, code, message)
     }
 
-    pub fn not_found(what: &str, typed: &str) -> Self {
+    pub(crate) fn not_found(what: &str, typed: &str) -> Self {
         let message = format!("no {what} matches `{typed}`");
         let error = Self::new(ErrorKind::NotFound, "not_found", message);
         let list = match what {
@@ -82,13 +82,13 @@ impl OpError {
         error.hint(list)
     }
 
-    pub fn ambiguous(what: &str, typed: &str, ids: &[String]) -> Self {
+    pub(crate) fn ambiguous(what: &str, typed: &str, ids: &[String]) -> Self {
         let message = format!("`{typed}` matches several {what}s");
         Self::conflict("ambiguous_id", message).hint(format!("use a longer prefix: {}", ids.join(", ")))
     }
 
     #[must_use]
-    pub fn hint(mut self, hint: impl Into<String>) -> Self {
+    pub(crate) fn hint(mut self, hint: impl Into<String>) -> Self {
         self.hint = Some(hint.into());
         self
     }

@@ -1,4 +1,4 @@
-//! The health of the daemon, and its figures for the metrics.
+//! The health of the daemon, and the counts for its metrics.
 
 use std::collections::BTreeMap;
 
@@ -7,10 +7,10 @@ use crate::session::{failed_commands, quarantined_lines};
 use intercom_store::{ClearanceFilter, QuestionFilter};
 use intercom_types::{ClearanceStatus, Health, HealthCaller, HealthDetails, QuestionStatus, SessionCounts};
 
-/// Most pending requests that are counted.
+/// The limit on counted pending requests.
 const MOST_COUNTED: usize = 1000;
 
-/// The figures of the metrics.
+/// The counts for the metrics.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct DaemonCounts {
     pub sessions: SessionCounts,
@@ -23,7 +23,7 @@ pub struct DaemonCounts {
 }
 
 impl Operations {
-    /// More for callers with a role. `bridges` has the condition of each bridge.
+    /// Returns the health of the daemon, with details for callers with a role. `bridges` has the health of each bridge.
     pub async fn health(
         &self,
         caller: Option<&Caller>,

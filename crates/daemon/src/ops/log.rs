@@ -1,7 +1,7 @@
-//! The log for its readers: in pages, as a stream, and as a file.
+//! The log for readers: pages, a stream, or a file.
 //!
-//! A stream reads the store at its reader's own pace and sleeps until the bell rings. A slow reader costs nobody
-//! anything: nothing is queued for it.
+//! A stream reads the store at its reader's own pace and sleeps until the bell rings. Nothing is queued for a slow
+//! reader, so it costs nothing.
 
 use std::collections::VecDeque;
 use std::time::Duration;
@@ -17,36 +17,36 @@ use intercom_store::{LogCutoff, StoreError};
 use intercom_types::text::cut;
 use intercom_types::{ErrorAttachment, EventBody, EventKind, EventPage, LoggedEvent, Role, SessionId};
 
-/// The number and interval of retries of a failed read before the reader has to reconnect.
+/// The number and interval of retries after a failed read, before the reader has to reconnect.
 const MAX_FAILURES: u32 = 20;
 const TRY_AGAIN: Duration = Duration::from_millis(250);
-/// Events read from the store in one go.
+/// The limit on events per read.
 const BATCH: usize = 500;
-/// Columns of a summary: an agent's line may have megabytes, which the data has already.
+/// The column limit of a summary: an agent's line may have megabytes, which are in the data already.
 const MAX_SUMMARY: usize = 1000;
 
 #[derive(Debug, Default, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct EventsQuery {
     pub after: Option<u64>,
-    /// Of one session, the newest events before this one, oldest first; pages only.
+    /// With `session`: returns the newest events before this one, oldest first; pages only.
     pub before: Option<u64>,
-    pub session: Option<String>,
-    pub limit: Option<usize>,
-    /// `false` leaves the summaries out, for those who catch up; `own` gives those about which intercom speaks.
+    pub(crate) session: Option<String>,
+    pub(crate) limit: Option<usize>,
+    /// `false` omits the summaries; `own` includes only those of intercom's own events.
     #[serde(default)]
-    pub summary: SummaryMode,
+    pub(crate) summary: SummaryMode,
 }
 
-/// The events that are given with their summaries.
+/// The selection of events with summaries.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Deserialize, JsonSchema)]
 #[serde(rename_all = "lowercase")]
 #[schemars(rename = "Summaries")]
-pub enum SummaryMode {
+pub(crate) enum SummaryMode {
     #[default]
     True,
     False,
-    /// Those about which intercom speaks; an agent's own words are in the data.
+    /// Only intercom's own events; agent text is in the data.
     Own,
 }
 
@@ -71,7 +71,7 @@ impl SummaryMode {
 }
 
 impl Operations {
-    /// A page of the log, with the content that this caller may see.
+    /// Returns a page of the log, with the content that this caller may see.
     pub async fn event_page(&self, caller: &Caller, query: EventsQuery) -> Result<EventPage, OpError> {
         self.admit(caller, OperationKind::Read)?;
         let EventsQuery { after, before, session, limit: most, summary } = query;
@@ -80,7 +80,7 @@ impl Operations {
             None => (log.events(after, session, limit(most)?).await?.map_err(trimmed)?, false),
             Some(before) => {
                 let (Some(session), None) = (session, after) else {
-                    let message = "`before` goes with `session`, and not with `after`";
+                    let message = "`before` needs `session` and excludes `after`";
                     return Err(OpError::bad_request(message));
                 };
                 (log.events_before(before, session, limit(most)?).await?, true)
@@ -89,12 +89,13 @@ impl Operations {
         let first = events.first().map(|event| event.seq);
         let events =
             if caller.role > Role::Viewer { events } else { ViewerLog::page(&log, session, events).await? };
-        // Where the page before this one ends; or, since more are known only by asking, the end of one that is not empty.
+        // Backwards, the position for the page before this one. Forwards, more events are known only after another
+        // read: every page that is not empty has a next one.
         let next = if goes_back { first } else { events.last().map(|event| event.seq) };
         Ok(EventPage { items: events.into_iter().map(|event| summary.body(event)).collect(), next })
     }
 
-    /// The log from a place on, as it grows, until `closing`.
+    /// Follows the log from a position, until `closing`.
     pub async fn follow_events(
         &self,
         caller: &Caller,
@@ -105,7 +106,7 @@ impl Operations {
         let (log, session) = (self.log(), self.session_id(query.session).await?);
         let mut ear = log.listen();
         ear.newest();
-        // The first look tells whether what is asked for is still there.
+        // A first read shows whether retention has removed the requested events.
         let first = log.events(query.after, session, BATCH).await?.map_err(trimmed)?;
         Ok(EventFollower {
             viewer: viewer_log(caller),
@@ -122,7 +123,7 @@ impl Operations {
         })
     }
 
-    /// A session's log from its beginning to now, as it is read.
+    /// Returns a session's log from its beginning to now; it is read batch by batch.
     pub async fn session_log(&self, caller: &Caller, typed: &str) -> Result<SessionLog, OpError> {
         self.admit(caller, OperationKind::Read)?;
         let (log, session) = (self.log(), self.session_record(typed).await?.id);
@@ -131,7 +132,7 @@ impl Operations {
     }
 }
 
-/// `None` for callers who may see everything as it is.
+/// Returns the redacting filter; `None` for callers who may see everything.
 fn viewer_log(caller: &Caller) -> Option<ViewerLog> {
     (caller.role == Role::Viewer).then(ViewerLog::default)
 }
@@ -139,18 +140,18 @@ fn viewer_log(caller: &Caller) -> Option<ViewerLog> {
 fn trimmed(LogCutoff { oldest }: LogCutoff) -> OpError {
     let message = format!("events before {oldest} were removed by retention");
     OpError::new(ErrorKind::Removed, "trimmed", message)
-        .hint(format!("read on with after={}", oldest.saturating_sub(1)))
+        .hint(format!("continue with after={}", oldest.saturating_sub(1)))
         .with(ErrorAttachment::Oldest(oldest))
 }
 
-/// A session's log up to the event that was the newest when it was asked for.
+/// A session's log up to the newest event at the time of the request.
 #[derive(Debug)]
 pub struct SessionLog {
     log: LogReader,
     caller: Caller,
     session: SessionId,
     end: u64,
-    /// The last event that was read, and the filter that hides secrets from a viewer; `None` behind the end.
+    /// The last event that was read, and the filter that hides secrets from a viewer; `None` after the end.
     place: Option<(u64, Option<ViewerLog>)>,
 }
 
@@ -159,7 +160,7 @@ impl SessionLog {
         self.session
     }
 
-    /// The next events; `None` behind the end.
+    /// Returns the next events; `None` after the end.
     pub async fn next(&mut self) -> Result<Option<Vec<EventBody>>, StoreError> {
         let Some((after, mut viewer)) = self.place.take().filter(|_| !self.caller.is_out()) else {
             return Ok(None);
@@ -182,7 +183,7 @@ impl SessionLog {
     }
 }
 
-/// The log for one reader, as it grows.
+/// A reader that follows the growing log.
 #[derive(Debug)]
 pub struct EventFollower {
     log: LogReader,
@@ -195,21 +196,21 @@ pub struct EventFollower {
     batch: std::vec::IntoIter<LoggedEvent>,
     /// The filter that hides secrets from a viewer.
     viewer: Option<ViewerLog>,
-    /// Events that the filter has released.
+    /// Events that the filter has released and that are not sent yet.
     shown: VecDeque<LoggedEvent>,
-    /// Reads of the store that failed in a row.
+    /// The number of consecutive failed reads.
     failures: u32,
     summaries: SummaryMode,
 }
 
 impl EventFollower {
-    /// The next event, with the place from which a reader resumes that has got it. `None` ends the stream.
+    /// Returns the next event, with the position from which its reader resumes after it. `None` ends the stream.
     pub async fn next(&mut self) -> Option<(u64, EventBody)> {
         let event = self.next_event().await?;
         Some((self.resume_point(event.seq), self.summaries.body(event)))
     }
 
-    /// Where a reader that has got this event goes on: not behind what it has not got yet.
+    /// Returns the position from which a reader resumes after this event: before any event that is still held.
     fn resume_point(&self, seq: u64) -> u64 {
         let held = self.viewer.as_ref().map_or(seq, |log| log.resume_point(seq));
         self.shown.iter().fold(held, |at, event| at.min(event.seq.saturating_sub(1)))
@@ -227,10 +228,11 @@ impl EventFollower {
         Some(())
     }
 
-    /// `None` ends the stream: the daemon stops, or the store does not answer. The reader comes back with its last id.
+    /// Returns the next event. `None` ends the stream: the daemon stops, or the store does not answer. The reader
+    /// reconnects with its last id.
     async fn next_event(&mut self) -> Option<LoggedEvent> {
         loop {
-            // Whoever is not let in any more hears nothing more, also in the middle of a batch.
+            // After the end of its access a caller gets no more events, even in the middle of a batch.
             if self.caller.is_out() {
                 return None;
             }
@@ -243,19 +245,19 @@ impl EventFollower {
                 continue;
             }
             let closing = self.closing.clone();
-            // What was recorded before the end is told before the end.
+            // Events that were recorded before the stop of the daemon are sent before the stream ends.
             let last_look = closing.is_cancelled();
             let batch = match self.log.events(Some(self.after), self.session, BATCH).await {
                 Ok(Ok(batch)) => batch,
-                // It may work again in a moment; a reader should not have to know.
+                // A failure may pass in a moment, and a reader need not notice it.
                 Err(error) if self.failures < MAX_FAILURES && !closing.is_cancelled() => {
                     self.failures += 1;
-                    tracing::warn!(%error, after = self.after, "a stream cannot read the log; it tries again");
+                    tracing::warn!(%error, after = self.after, "a stream cannot read the log; retrying");
                     tokio::time::sleep(TRY_AGAIN).await;
                     continue;
                 }
                 Err(_) => return None,
-                // What was removed meanwhile had not been read: go on behind it.
+                // Retention removed events that were not read yet: continue after them.
                 Ok(Err(LogCutoff { oldest })) => {
                     self.after = oldest.saturating_sub(1);
                     continue;

@@ -18,7 +18,7 @@ use intercom_types::{
 /// The function that reads the configuration again.
 pub type ConfigReader = Arc<dyn Fn() -> Result<Config, ConfigError> + Send + Sync>;
 
-/// Why what was in force stays in force.
+/// The reasons why the previous configuration stays active.
 #[derive(Debug, thiserror::Error)]
 enum ReloadError {
     #[error(transparent)]
@@ -28,7 +28,7 @@ enum ReloadError {
 }
 
 impl Operations {
-    /// The rules in force.
+    /// Returns the active rules.
     pub async fn policy(&self, caller: &Caller) -> Result<PolicySummary, OpError> {
         self.admit(caller, OperationKind::Read)?;
         let active = self.supervisor().in_force();
@@ -65,7 +65,7 @@ impl Operations {
         })
     }
 
-    /// Everything that was allowed always, newest first, whatever the limit: there is never much.
+    /// Returns all grants, newest first, whatever the limit: there are never many.
     pub async fn grants(&self, caller: &Caller, most: Option<usize>) -> Result<List<ListedGrant>, OpError> {
         self.admit(caller, OperationKind::Read)?;
         limit(most)?;

@@ -12,8 +12,8 @@ use intercom_types::{Content, List, NewPrompt, Prompt, PromptBody, PromptChange,
 #[derive(Debug, Default, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct PromptQuery {
-    pub limit: Option<usize>,
-    pub cursor: Option<i64>,
+    pub(crate) limit: Option<usize>,
+    pub(crate) cursor: Option<i64>,
 }
 
 impl Operations {

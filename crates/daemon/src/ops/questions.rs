@@ -13,10 +13,10 @@ use intercom_types::{Answer, ErrorAttachment, List, Question, QuestionAnswer, Qu
 #[serde(deny_unknown_fields)]
 pub struct QuestionQuery {
     #[schemars(with = "Option<String>")]
-    pub status: Option<QuestionStatus>,
-    pub session: Option<String>,
-    pub limit: Option<usize>,
-    pub cursor: Option<i64>,
+    pub(crate) status: Option<QuestionStatus>,
+    pub(crate) session: Option<String>,
+    pub(crate) limit: Option<usize>,
+    pub(crate) cursor: Option<i64>,
 }
 
 impl Operations {

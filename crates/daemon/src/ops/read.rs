@@ -101,8 +101,8 @@ impl ReadModel {
     }
 }
 
-/// The log as it is, and the records that its events are about, for bridges that show a session to a client of
-/// theirs. What a viewer may see of it comes out of a [`ViewerLog`](super::ViewerLog).
+/// The unredacted log and the records that its events are about, for bridges that show a session to a client. A
+/// [`ViewerLog`](super::ViewerLog) redacts it for viewers.
 #[derive(Debug, Clone)]
 pub struct LogReader {
     store: Store,
@@ -118,7 +118,7 @@ impl LogReader {
         self.bell.listen()
     }
 
-    /// Events after `after`, oldest first.
+    /// Returns events after `after`, oldest first.
     pub async fn events(
         &self,
         after: Option<u64>,
@@ -128,8 +128,8 @@ impl LogReader {
         self.store.events(after, session, limit).await
     }
 
-    /// The newest events of a session before `before`, oldest first.
-    pub async fn events_before(
+    /// Returns the newest events of a session before `before`, oldest first.
+    pub(crate) async fn events_before(
         &self,
         before: u64,
         session: SessionId,
@@ -138,7 +138,7 @@ impl LogReader {
         self.store.events_before(before, session, limit).await
     }
 
-    /// The newest events of these kinds up to `up_to`, oldest first.
+    /// Returns the newest events of these kinds up to `up_to`, oldest first.
     pub async fn events_of(
         &self,
         session: SessionId,
@@ -149,12 +149,12 @@ impl LogReader {
         self.store.events_of(session, kinds, up_to, limit).await
     }
 
-    /// `None` if it was removed.
+    /// Returns a session; `None` if it was removed.
     pub async fn session(&self, id: SessionId) -> Result<Option<SessionRecord>, StoreError> {
         self.store.session(id.to_string()).await.map(one)
     }
 
-    /// All sessions that have not ended, as far as they can be read.
+    /// Returns all sessions that have not ended, as far as they can be read.
     pub async fn live_sessions(&self) -> Vec<SessionRecord> {
         let (mut live, mut before) = (Vec::new(), None);
         while let Ok(page) = self.store.sessions(SessionScope::NotEnded, None, before, MAX_LIMIT).await {
@@ -171,7 +171,7 @@ impl LogReader {
         self.store.prompt(id.to_string()).await.map(one)
     }
 
-    /// All that a prompt is made of, if that is more than its words.
+    /// Returns the full content of a prompt, if it is more than text.
     pub async fn prompt_content(&self, id: PromptId) -> Result<Option<Content>, StoreError> {
         self.store.content(id).await
     }
@@ -184,7 +184,7 @@ fn one<T>(found: IdLookup<T>) -> Option<T> {
     }
 }
 
-/// `None` if there is no such thing. What cannot be read now is an error: it may be there all the same.
+/// Turns a missing item into `None`. A failed read stays an error, because the item may exist.
 fn found<T>(read: Result<T, OpError>) -> Result<Option<T>, OpError> {
     match read {
         Ok(thing) => Ok(Some(thing)),
@@ -203,7 +203,7 @@ impl Operations {
         LogReader::new(self.store().clone(), self.bell().clone())
     }
 
-    /// An answer as this caller may have it: for a viewer without anything that looks like a secret.
+    /// Returns an answer as this caller may see it: for a viewer without anything that looks like a secret.
     pub(super) async fn shown<T>(&self, caller: &Caller, answer: T) -> Result<T, OpError>
     where
         T: Serialize + DeserializeOwned + Send + 'static,
@@ -228,7 +228,7 @@ pub(super) fn limit(asked: Option<usize>) -> Result<usize, OpError> {
     }
 }
 
-/// The one thing a person meant, or an error that helps.
+/// Returns the one item that a person meant, or an error with advice.
 pub(super) fn require_one<T>(what: &str, typed: &str, found: IdLookup<T>) -> Result<T, OpError> {
     match found {
         IdLookup::One(item) => Ok(item),

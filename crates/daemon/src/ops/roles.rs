@@ -37,7 +37,7 @@ pub enum OperationKind {
 }
 
 impl OperationKind {
-    pub const fn least(self) -> RequiredRole {
+    pub(crate) const fn least(self) -> RequiredRole {
         match self {
             Self::Read => RequiredRole::Role(Role::Viewer),
             Self::StopSession

@@ -168,12 +168,12 @@ impl Operations {
     }
 
     /// Returns the session that a person meant.
-    pub async fn session_record(&self, typed: &str) -> Result<SessionRecord, OpError> {
+    pub(crate) async fn session_record(&self, typed: &str) -> Result<SessionRecord, OpError> {
         require_one("session", typed, self.store().session(typed.to_owned()).await?)
     }
 
     /// Returns the id of the session that a person named, if they named one.
-    pub async fn session_id(&self, typed: Option<String>) -> Result<Option<SessionId>, OpError> {
+    pub(crate) async fn session_id(&self, typed: Option<String>) -> Result<Option<SessionId>, OpError> {
         Ok(match typed {
             Some(typed) => Some(self.session_record(&typed).await?.id),
             None => None,

@@ -70,7 +70,7 @@ impl Operations {
         let record = self.session_record(typed).await?;
         let (session, mut listener) = (record.id, self.bell().listen());
         let after = listener.newest();
-        self.command(&record, SessionInput::List { by: caller.name.clone() }).await?;
+        self.command(&record, SessionInput::List).await?;
         let answered = async {
             loop {
                 let page = self.store().events(Some(after), Some(session), PAGE).await?.unwrap_or_default();

@@ -22,9 +22,9 @@ const _: () = assert!(STRETCH_PER_HOUR == COUNTED_STRETCH_MILLIS);
 #[serde(deny_unknown_fields)]
 #[schemars(rename = "FiguresQuery")]
 pub struct StatsQuery {
-    pub session: Option<String>,
-    /// How far back; 24 if nothing is said, at most 744.
-    pub hours: Option<u32>,
+    pub(crate) session: Option<String>,
+    /// The number of hours; default 24, at most 744.
+    pub(crate) hours: Option<u32>,
 }
 
 impl Operations {

@@ -1,4 +1,4 @@
-//! Tokens: a way in over the network. The secret is shown once; what is kept is its hash.
+//! Tokens for access over the network. The secret is shown once; only its hash is stored.
 
 use std::collections::HashMap;
 use std::net::IpAddr;
@@ -20,15 +20,15 @@ use intercom_types::{
 
 /// The prefix of every token, so that scanners for leaked secrets can recognise it.
 const PREFIX: &str = "intercom_";
-/// Whose a token of the environment is.
+/// The name of the owner of the environment's token.
 const GIVEN: &str = "environment";
-/// A use is written down again after this long, or when it comes from elsewhere.
+/// The interval at which the use of a token is recorded again. A use from another address is recorded at once.
 const NOTE_EVERY_MILLIS: i64 = 60 * 60 * 1000;
 
-/// One that is used from several places at once is not written down every time.
+/// The shortest interval, for a token that is used from several addresses at the same time.
 const NOTE_MOVES_MILLIS: i64 = 60 * 1000;
 
-/// Every token that lets somebody in, by id: looked at for each request, changed with the store.
+/// All valid tokens by id: read for each request, changed together with the store.
 #[derive(Debug, Default)]
 pub(super) struct TokenRegistry {
     made: Mutex<HashMap<TokenId, ActiveToken>>,
@@ -50,7 +50,7 @@ impl TokenRegistry {
         }
     }
 
-    /// Besides, whoever has this is let in: it is of the daemon's own environment, and says what its user may.
+    /// Also accepts this token of the daemon's environment, with the role of the daemon's user.
     pub(super) fn set_given(&self, secret: &str, role: Role) {
         let token = Token {
             id: TokenId::mint(),
@@ -77,14 +77,14 @@ impl TokenRegistry {
         }
     }
 
-    /// Whoever came in with it is shown out at once.
+    /// Removes a token and ends the connections that use it.
     fn revoke(&self, id: TokenId) {
         if let Some(known) = self.known().remove(&id) {
             known.gone.cancel();
         }
     }
 
-    /// Found by its id, which is no secret; the secret is compared without telling how much of it was right.
+    /// Finds a token by its id, which is no secret. The secret is compared in constant time.
     pub(super) fn find(&self, sent: &str, now: Time) -> Option<(Token, Arc<CancellationToken>)> {
         if let Some(given) = self.given.get().filter(|given| bool::from(hash(sent).ct_eq(&given.hash))) {
             return Some((given.token.clone(), Arc::clone(&given.gone)));
@@ -97,14 +97,14 @@ impl TokenRegistry {
         (right && known.token.is_valid(now)).then(|| (known.token.clone(), Arc::clone(&known.gone)))
     }
 
-    /// One that lets somebody in, and what fires when it does not any more.
+    /// Returns a valid token and the signal of its end.
     pub(super) fn get(&self, id: TokenId, now: Time) -> Option<(Token, Arc<CancellationToken>)> {
         let known = self.known();
         let known = known.get(&id).filter(|known| known.token.is_valid(now))?;
         Some((known.token.clone(), Arc::clone(&known.gone)))
     }
 
-    /// Returns true if this use is to be written down, and remembers it.
+    /// Returns true if this use should be recorded, and remembers it.
     fn is_news(&self, id: TokenId, from: &str, now: Time) -> bool {
         let mut known = self.known();
         let Some(ActiveToken { token, .. }) = known.get_mut(&id) else { return false };
@@ -117,7 +117,7 @@ impl TokenRegistry {
         true
     }
 
-    /// Returns true if no token is valid, so that nobody could come in at all.
+    /// Returns true if no token is valid, so that nobody has access over the network.
     pub(super) fn is_empty(&self, now: Time) -> bool {
         self.given.get().is_none() && !self.known().values().any(|known| known.token.is_valid(now))
     }
@@ -127,12 +127,12 @@ pub(super) fn hash(secret: &str) -> Vec<u8> {
     digest(&SHA256, secret.as_bytes()).as_ref().to_vec()
 }
 
-/// 256 random bits as text.
+/// Returns 256 random bits as text.
 pub(super) fn random_secret() -> Result<String, OpError> {
     random_hex::<32>()
 }
 
-/// Random bytes in hexadecimal digits.
+/// Returns random bytes in hexadecimal digits.
 pub(super) fn random_hex<const BYTES: usize>() -> Result<String, OpError> {
     let mut secret = [0; BYTES];
     SystemRandom::new().fill(&mut secret).map_err(|_| OpError::internal("the system has no randomness"))?;
@@ -140,7 +140,7 @@ pub(super) fn random_hex<const BYTES: usize>() -> Result<String, OpError> {
 }
 
 impl Operations {
-    /// Loads everything that lets somebody in, with `given`, a token of the daemon's own environment.
+    /// Loads the stored tokens and console sessions; `given` is an additional token from the daemon's environment.
     pub async fn load_access(&self, given: Option<&str>) -> Result<(), StoreError> {
         self.0.tokens.load(self.store().tokens().await?);
         if let Some(secret) = given {
@@ -150,17 +150,17 @@ impl Operations {
         Ok(())
     }
 
-    /// The token with this secret, if it lets somebody in, and what fires when it does not any more.
+    /// Returns the valid token with this secret, and the signal of its end.
     pub fn find_token(&self, secret: &str) -> Option<(Token, Arc<CancellationToken>)> {
         self.0.tokens.find(secret, Time::now())
     }
 
-    /// Returns true if some token is valid, so that somebody could come in over the network.
+    /// Returns true if a token is valid, so that access over the network is possible.
     pub fn has_tokens(&self) -> bool {
         !self.0.tokens.is_empty(Time::now())
     }
 
-    /// Every use is known; that a token is in use is written down now and then, and whenever it moves.
+    /// Records the use of a token, now and then and whenever its address changes.
     pub async fn note_token_use(&self, token: &Token, from: IpAddr) {
         let address = from.to_string();
         if !self.0.tokens.is_news(token.id, &address, Time::now()) {
@@ -169,11 +169,11 @@ impl Operations {
         let data = Raw::of(&json!({ "token": token.id, "from": address }));
         let entry = audited("token.used", &token.name, None, data);
         if let Err(error) = self.store().record_token_use(token.id.to_string(), address, entry).await {
-            tracing::warn!(%error, "the use of a token could not be written down");
+            tracing::warn!(%error, "the use of a token could not be recorded");
         }
     }
 
-    /// Makes a token. Its secret is in the answer, and nowhere else.
+    /// Creates a token. Its secret is only in the answer.
     pub async fn create_token(
         &self,
         caller: &Caller,
@@ -190,12 +190,13 @@ impl Operations {
         let config = self.supervisor().config();
         let operator = config.operators.iter().find(|operator| operator.name == name);
         if let Some(bound) = operator.map(OperatorConfig::role).filter(|bound| role > *bound) {
-            let message = format!("{name} is configured as {bound}, and no token of theirs can be more");
+            let message = format!("{name} is configured as {bound}, and a token cannot exceed that role");
             return Err(OpError::unprocessable("above_role", message));
         }
         let ttl = ttl.map(|text| parse_duration(&text).filter(|ttl| !ttl.is_zero()).ok_or(text)).transpose();
-        let ttl =
-            ttl.map_err(|text| OpError::bad_request(format!("ttl: `{text}` is no time such as 30d or 12h")))?;
+        let ttl = ttl.map_err(|text| {
+            OpError::bad_request(format!("ttl: `{text}` is not a duration such as 30d or 12h"))
+        })?;
         let secret = random_secret()?;
         let now = Time::now();
         let expires_at = ttl.map(|ttl| now.plus(ttl));
@@ -223,7 +224,7 @@ impl Operations {
         Ok(CreatedToken { secret, listed: token.into() })
     }
 
-    /// All of them, newest first, whatever the limit: there are never many.
+    /// Returns all tokens, newest first, whatever the limit: there are never many.
     pub async fn tokens(&self, caller: &Caller, most: Option<usize>) -> Result<List<ListedToken>, OpError> {
         self.admit(caller, OperationKind::ManageTokens)?;
         limit(most)?;
@@ -236,11 +237,11 @@ impl Operations {
         let token = require_one("token", typed, self.store().token(typed.to_owned()).await?)?.token;
         let data = Raw::of(&json!({ "token": token.id, "name": token.name, "via": caller.via }));
         let entry = audited("token.revoked", &caller.name, None, data);
-        // First in memory: from here on nobody is let in, also if the store takes its time.
+        // First in memory: access ends here, even if the store takes its time.
         self.0.tokens.revoke(token.id);
         if self.store().revoke_token(token.id.to_string(), Time::now(), entry).await? {
             return Ok(());
         }
-        Err(OpError::conflict("revoked", "the token was revoked before"))
+        Err(OpError::conflict("revoked", "the token is already revoked"))
     }
 }

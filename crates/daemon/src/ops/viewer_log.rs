@@ -56,8 +56,8 @@ pub struct ViewerLog {
 }
 
 impl ViewerLog {
-    /// Takes the next event of a session; what may be shown by now goes to `out`. A session that is new to this log may be in
-    /// the middle of a message: its beginning is looked up.
+    /// Takes the next event of a session and appends all released events to `out`. A session that is new to this filter
+    /// may be in the middle of a message: the beginning is looked up.
     pub async fn push(
         &mut self,
         log: &LogReader,
@@ -123,7 +123,7 @@ impl ViewerLog {
 
     /// Returns the position at which a reader resumes that has received everything up to `seq` except held
     /// events.
-    pub fn resume_point(&self, seq: u64) -> u64 {
+    pub(crate) fn resume_point(&self, seq: u64) -> u64 {
         self.held.first().map_or(seq, |first| seq.min(first.saturating_sub(1)))
     }
 
@@ -131,8 +131,8 @@ impl ViewerLog {
         !self.held.is_empty()
     }
 
-    /// Shows what is held as far as that may be shown, and forgets the rest.
-    pub fn release_all(&mut self, out: &mut Vec<LoggedEvent>) {
+    /// Releases held events as far as they are settled, and forgets the rest.
+    pub(crate) fn release_all(&mut self, out: &mut Vec<LoggedEvent>) {
         for message in self.messages.values_mut() {
             let texts = message.pieces.release_unsettled();
             message.release(texts, out);
@@ -141,8 +141,8 @@ impl ViewerLog {
         self.held.clear();
     }
 
-    /// A page of the log. What is held at its end, because the rest of its message is not there yet, is left out: a reader
-    /// that goes on behind the page finds it later.
+    /// Returns a page of the log. Events that are held at its end, because the rest of their message does not exist
+    /// yet, are omitted: a reader that continues after the page gets them later.
     pub(super) async fn page(
         reader: &LogReader,
         session: Option<SessionId>,
@@ -292,7 +292,7 @@ fn text_of(content: &RawValue) -> Option<&RawValue> {
     serde_json::from_str::<StreamedContent<'_>>(content.get()).ok().map(|content| content.text)
 }
 
-/// An event that stands for itself.
+/// Returns an event redacted on its own.
 pub fn redacted(mut event: LoggedEvent) -> LoggedEvent {
     if let Cow::Owned(without) = redact_json(event.data.as_str()).text {
         event.data = Json::trusted(without);

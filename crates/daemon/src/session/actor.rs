@@ -81,22 +81,22 @@ const RETRY_FIRST: Duration = Duration::from_millis(50);
 const RETRY_LAST: Duration = Duration::from_secs(2);
 
 /// The plan to start this session's process and to talk to it.
-pub struct ProcessPlan {
-    pub spec: Result<ProcessSpec, String>,
-    pub runtime_dir: RuntimeDir,
-    pub framer: Framer,
-    pub driver: Driver,
-    pub ladder: StopLadder,
-    pub assessor: Arc<dyn RequestAssessor>,
-    pub startup_timeout: Duration,
+pub(crate) struct ProcessPlan {
+    pub(crate) spec: Result<ProcessSpec, String>,
+    pub(crate) runtime_dir: RuntimeDir,
+    pub(crate) framer: Framer,
+    pub(crate) driver: Driver,
+    pub(crate) ladder: StopLadder,
+    pub(crate) assessor: Arc<dyn RequestAssessor>,
+    pub(crate) startup_timeout: Duration,
     /// The description from which the session is started again later, in the supervisor's format.
-    pub launch: String,
+    pub(crate) launch: String,
     /// A hash of the agent's command line.
-    pub command_fingerprint: String,
+    pub(crate) command_fingerprint: String,
     /// True if the session is resumed after a restart of the machine.
-    pub resume_after_reboot: bool,
+    pub(crate) resume_after_reboot: bool,
     /// Returns the plan for the generation with this number.
-    pub next_plan: Arc<dyn Fn(u32) -> ProcessPlan + Send + Sync>,
+    pub(crate) next_plan: Arc<dyn Fn(u32) -> ProcessPlan + Send + Sync>,
 }
 
 impl ProcessPlan {
@@ -114,7 +114,7 @@ impl std::fmt::Debug for ProcessPlan {
 
 /// The ways in which a session's task begins.
 #[derive(Debug)]
-pub enum TaskBeginning {
+pub(crate) enum TaskBeginning {
     /// A launch or a resume.
     New(SessionInput),
     /// A process that an earlier daemon started and that still runs, or whose end was found.
@@ -127,16 +127,16 @@ pub enum TaskBeginning {
 
 /// A process that was found, and the extent of the log.
 #[derive(Debug)]
-pub struct FoundProcess {
-    pub process: AgentProcess,
-    pub consumed: u64,
+pub(crate) struct FoundProcess {
+    pub(crate) process: AgentProcess,
+    pub(crate) consumed: u64,
     /// Messages that were recorded and whose arrival is not known.
-    pub outbox: Vec<(u64, Vec<u8>)>,
+    pub(crate) outbox: Vec<(u64, Vec<u8>)>,
 }
 
 /// The reasons why a session does not run after its start.
 #[derive(Debug, thiserror::Error)]
-pub enum StartError {
+pub(crate) enum StartError {
     #[error("{0}")]
     SpawnFailed(String),
     #[error("the daemon is stopping")]
@@ -162,10 +162,10 @@ fn encoder(plan: &mut ProcessPlan) -> MessageEncoder<'_> {
     MessageEncoder { framer: &mut plan.framer, driver: &mut plan.driver }
 }
 
-pub use command::failed_commands;
-pub use output::quarantined_lines;
+pub(crate) use command::failed_commands;
+pub(crate) use output::quarantined_lines;
 
-pub type StartReceiver = oneshot::Receiver<Result<(), StartError>>;
+pub(crate) type StartReceiver = oneshot::Receiver<Result<(), StartError>>;
 
 /// The callers who wait for something that the session does.
 #[derive(Default)]
@@ -181,7 +181,7 @@ struct PendingReplies {
 }
 
 /// The owner of one session.
-pub struct SessionActor {
+pub(crate) struct SessionActor {
     state: SessionState,
     plan: ProcessPlan,
     store: Store,
@@ -217,14 +217,14 @@ impl std::fmt::Debug for SessionActor {
 
 /// The result of a task that has ended; its session may be resumed once `stoppers` are notified.
 #[derive(Debug)]
-pub struct TaskExit {
+pub(crate) struct TaskExit {
     stoppers: Vec<oneshot::Sender<Result<StopOutcome, CommandError>>>,
     /// `None` if the session's process still runs.
     stopped: Option<StopOutcome>,
 }
 
 impl TaskExit {
-    pub fn notify_stoppers(self) {
+    pub(crate) fn notify_stoppers(self) {
         for reply in self.stoppers {
             let result = self.stopped.clone().ok_or(CommandError::Refused(CommandRefusal::Left));
             reply.send(result).ok(); // the caller may have hung up
@@ -233,7 +233,7 @@ impl TaskExit {
 }
 
 impl SessionActor {
-    pub fn new(
+    pub(crate) fn new(
         state: SessionState,
         plan: ProcessPlan,
         store: Store,
@@ -266,7 +266,7 @@ impl SessionActor {
     }
 
     /// Runs until the session's process has ended, or until the daemon leaves the agent running.
-    pub async fn run(mut self, beginning: TaskBeginning) -> TaskExit {
+    pub(crate) async fn run(mut self, beginning: TaskBeginning) -> TaskExit {
         match &beginning {
             // A new process inherits only the driver's lasting knowledge; for the same process all of it is restored,
             // with the requests that are not answered yet.

@@ -34,25 +34,25 @@ pub enum CommandError {
 /// The outcome of a stop: the steps that were needed.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct StopOutcome {
-    pub steps: Vec<String>,
-    pub killed: u32,
+    pub(crate) steps: Vec<String>,
+    pub(crate) killed: u32,
     /// True if the tree is gone but the store does not work: the end is recorded as soon as it does.
-    pub unrecorded: bool,
+    pub(crate) unrecorded: bool,
 }
 
 /// The result of a command once it is committed.
 #[derive(Debug)]
-pub struct CommandOutcome {
+pub(crate) struct CommandOutcome {
     /// The id of the prompt, if the command was one.
-    pub prompt: Option<PromptId>,
+    pub(crate) prompt: Option<PromptId>,
     /// The number of the setting, if the command changes a setting.
-    pub set: Option<u64>,
-    pub arrival: ArrivalWatch,
+    pub(crate) set: Option<u64>,
+    pub(crate) arrival: ArrivalWatch,
 }
 
 /// A wait for the delivery of a command's message. When it ends, the store has the outcome.
 #[derive(Debug)]
-pub struct ArrivalWatch(oneshot::Receiver<Delivery>);
+pub(crate) struct ArrivalWatch(oneshot::Receiver<Delivery>);
 
 /// The session's side of an [`ArrivalWatch`]: sent the outcome, or dropped if there is nothing to wait for.
 pub(super) type DeliverySender = oneshot::Sender<Delivery>;
@@ -64,12 +64,12 @@ impl ArrivalWatch {
     }
 
     /// Waits a moment for the delivery and discards the outcome, which is in the store.
-    pub async fn wait(self) {
+    pub(crate) async fn wait(self) {
         self.outcome().await;
     }
 
     /// Waits a moment for the delivery. `None` if there was nothing to wait for, or the agent ended first.
-    pub async fn outcome(self) -> Option<Delivery> {
+    pub(crate) async fn outcome(self) -> Option<Delivery> {
         match tokio::time::timeout(ARRIVING, self.0).await {
             Ok(told) => told.ok(),
             Err(_) => Some(Delivery::Pending),
@@ -102,11 +102,11 @@ pub(super) enum SessionCommand {
 
 /// A cloneable handle of a session; the session's task owns everything behind it.
 #[derive(Debug, Clone)]
-pub struct SessionHandle {
-    pub id: SessionId,
-    pub name: Option<String>,
+pub(crate) struct SessionHandle {
+    pub(crate) id: SessionId,
+    pub(crate) name: Option<String>,
     /// The generation of the task's first process.
-    pub generation: u32,
+    pub(crate) generation: u32,
     inbox: mpsc::Sender<SessionCommand>,
     /// Set by the session's task when a process starts; locked only to copy it.
     observer: Arc<Mutex<Option<ProcessObserver>>>,
@@ -135,28 +135,28 @@ impl SessionHandle {
     }
 
     /// Sends a command; returns when it is committed.
-    pub async fn command(&self, input: SessionInput) -> Result<CommandOutcome, CommandError> {
+    pub(crate) async fn command(&self, input: SessionInput) -> Result<CommandOutcome, CommandError> {
         let (reply, answer) = oneshot::channel();
         self.put(SessionCommand::Command { input, reply })?;
         answer.await.unwrap_or(Err(CommandError::Refused(CommandRefusal::Ended)))
     }
 
     /// Stops the session; returns when the process and its group are gone.
-    pub async fn stop(&self, mode: StopMode, by: String) -> Result<StopOutcome, CommandError> {
+    pub(crate) async fn stop(&self, mode: StopMode, by: String) -> Result<StopOutcome, CommandError> {
         let (reply, answer) = oneshot::channel();
         self.put(SessionCommand::Stop { mode, by, reply })?;
         answer.await.unwrap_or(Err(CommandError::Refused(CommandRefusal::Ended)))
     }
 
     /// Stops the session gently. A session that waits for its first prompt is left to the next daemon.
-    pub async fn drain(&self, by: String) -> Result<StopOutcome, CommandError> {
+    pub(crate) async fn drain(&self, by: String) -> Result<StopOutcome, CommandError> {
         let (reply, answer) = oneshot::channel();
         self.put(SessionCommand::Drain { by, reply })?;
         answer.await.unwrap_or(Err(CommandError::Refused(CommandRefusal::Ended)))
     }
 
     /// Chooses another agent for a session that has had no process.
-    pub async fn agent(
+    pub(crate) async fn agent(
         &self,
         input: SessionInput,
         plan: ProcessPlan,
@@ -174,12 +174,12 @@ impl SessionHandle {
     }
 
     /// Waits until the session's task takes no more commands, because its session has ended.
-    pub async fn closed(&self) {
+    pub(crate) async fn closed(&self) {
         self.inbox.closed().await;
     }
 
     /// Returns an observer of the live process.
-    pub fn observer(&self) -> Option<ProcessObserver> {
+    pub(crate) fn observer(&self) -> Option<ProcessObserver> {
         self.observer.lock().unwrap_or_else(PoisonError::into_inner).clone()
     }
 }

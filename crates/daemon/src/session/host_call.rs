@@ -26,7 +26,7 @@ use intercom_wire::diff;
 mod tests;
 
 /// The largest file that is read or written for an agent.
-pub const MAX_FILE_BYTES: u64 = 10 << 20;
+pub(crate) const MAX_FILE_BYTES: u64 = 10 << 20;
 /// The number of bytes kept from the end of a terminal's output: the default, and the maximum.
 const USUAL_OUTPUT: u64 = 1 << 20;
 const MAX_OUTPUT: u64 = 10 << 20;
@@ -36,7 +36,7 @@ const RESERVED_VARIABLE_PREFIXES: &[&str] = &["INTERCOM_", "SLACK_"];
 /// A host call to perform, with the results of its assessment.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
-pub enum HostCallJob {
+pub(crate) enum HostCallJob {
     Read {
         path: String,
         /// The resolved path, in the workspace.
@@ -60,29 +60,29 @@ pub enum HostCallJob {
 
 /// A command for a terminal.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
-pub struct TerminalRun {
+pub(crate) struct TerminalRun {
     /// The terminal's id, chosen by the session.
-    pub terminal: String,
-    pub program: String,
-    pub args: Vec<String>,
-    pub env: Vec<(String, String)>,
+    pub(crate) terminal: String,
+    pub(crate) program: String,
+    pub(crate) args: Vec<String>,
+    pub(crate) env: Vec<(String, String)>,
     /// A directory in the workspace.
-    pub cwd: String,
-    pub output_limit: u64,
+    pub(crate) cwd: String,
+    pub(crate) output_limit: u64,
     /// The command line as people read it.
-    pub line: String,
+    pub(crate) line: String,
 }
 
 impl TerminalRun {
     /// Returns true if the program is a whole command line for a shell.
-    pub fn is_line(&self) -> bool {
+    pub(crate) fn is_line(&self) -> bool {
         self.args.is_empty() && self.program.contains(char::is_whitespace)
     }
 }
 
 /// The assessment of a host call: refused, allowed without asking, or subject to a clearance.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub enum HostCallAssessment {
+pub(crate) enum HostCallAssessment {
     Refused(HostCallError),
     Allowed(HostCallJob),
     Ask(HostCallJob, Box<ClearanceRequest>, Box<RequestAssessment>),
@@ -90,13 +90,13 @@ pub enum HostCallAssessment {
 
 /// The reason why a host call was not performed.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct HostCallError {
-    pub code: FaultCode,
-    pub why: String,
+pub(crate) struct HostCallError {
+    pub(crate) code: FaultCode,
+    pub(crate) why: String,
 }
 
 impl HostCallError {
-    pub fn failed(why: impl Into<String>) -> Self {
+    pub(crate) fn failed(why: impl Into<String>) -> Self {
         Self { code: FaultCode::Failed, why: why.into() }
     }
 
@@ -114,7 +114,7 @@ impl From<FileError> for HostCallError {
 
 /// The result of a host call that was performed.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub enum HostCallResult {
+pub(crate) enum HostCallResult {
     Read { text: String, bytes: u64, missing: bool },
     Written { bytes: u64 },
     Started { pid: i32 },
@@ -123,7 +123,11 @@ pub enum HostCallResult {
 }
 
 /// Assesses a host call. Blocks for a few file system calls.
-pub fn assess(assessor: &dyn RequestAssessor, spec: &SessionSpec, call: &HostCall) -> HostCallAssessment {
+pub(crate) fn assess(
+    assessor: &dyn RequestAssessor,
+    spec: &SessionSpec,
+    call: &HostCall,
+) -> HostCallAssessment {
     let assessment = match &call.operation {
         HostCallRequest::Read { path, line, limit } => read(assessor, spec, call, path, *line, *limit),
         HostCallRequest::Write { path, content } => write(assessor, spec, call, path, content),
@@ -286,7 +290,7 @@ fn line(run: &TerminalRun) -> String {
 }
 
 /// Reads or writes a file. Repeating it is harmless: a daemon that is killed before it recorded the result repeats it.
-pub fn perform(workspace: &Path, job: &HostCallJob) -> Result<HostCallResult, HostCallError> {
+pub(crate) fn perform(workspace: &Path, job: &HostCallJob) -> Result<HostCallResult, HostCallError> {
     let files = Confined::open(workspace)?;
     match job {
         HostCallJob::Read { at, line, limit, .. } => match files.read(Path::new(at), MAX_FILE_BYTES) {

@@ -9,7 +9,7 @@ use super::state::{AdoptedProcess, AgentExit, SessionInput, SessionState};
 use intercom_store::{OutgoingChange, Store, StoreError};
 
 /// Records the end of a session whose process is gone. Open requests are withdrawn, visibly.
-pub async fn record_lost_process(
+pub(crate) async fn record_lost_process(
     store: &Store,
     mut state: SessionState,
     reason: &str,
@@ -27,7 +27,11 @@ pub async fn record_lost_process(
 }
 
 /// Applies an input to a session without a process. The caller makes sure that nobody starts a process meanwhile.
-pub async fn amend(store: &Store, mut state: SessionState, input: SessionInput) -> Result<(), CommandError> {
+pub(crate) async fn amend(
+    store: &Store,
+    mut state: SessionState,
+    input: SessionInput,
+) -> Result<(), CommandError> {
     let mut effects = Vec::new();
     step(&mut state, StepSettings::without_process(&WatchPolicy::off()), input, &mut effects)?;
     let (write, _) = prepare(&mut state, effects, None);
@@ -39,7 +43,7 @@ pub async fn amend(store: &Store, mut state: SessionState, input: SessionInput) 
 
 /// Records a running process whose messages the database does not know. `launch` is its launch description, if the
 /// database does not know the session at all; `consumed` is the offset at which its stored output begins.
-pub async fn adopt(
+pub(crate) async fn adopt(
     store: &Store,
     state: &mut SessionState,
     adoption: AdoptedProcess,

@@ -10,7 +10,7 @@ use intercom_types::{Exit, Time};
 /// The condition of an automatic restart.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
-pub enum RestartCondition {
+pub(crate) enum RestartCondition {
     #[default]
     Never,
     /// An exit code that is not 0, a signal, or a lost process.
@@ -20,19 +20,19 @@ pub enum RestartCondition {
 
 /// The terms on which processes are restarted.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct RestartTerms {
-    pub policy: RestartCondition,
+pub(crate) struct RestartTerms {
+    pub(crate) policy: RestartCondition,
     /// The maximum number of restarts within `window`; after that the session is parked.
-    pub budget: u32,
-    pub window: Duration,
-    pub first_wait: Duration,
-    pub longest_wait: Duration,
+    pub(crate) budget: u32,
+    pub(crate) window: Duration,
+    pub(crate) first_wait: Duration,
+    pub(crate) longest_wait: Duration,
     /// True if a restarted agent gets its unfinished prompt again.
-    pub repeat_prompt: bool,
+    pub(crate) repeat_prompt: bool,
 }
 
 impl RestartTerms {
-    pub fn never() -> Self {
+    pub(crate) fn never() -> Self {
         Self {
             policy: RestartCondition::Never,
             budget: 0,
@@ -46,7 +46,7 @@ impl RestartTerms {
 
 /// The cause of a process's end.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum ProcessEnding<'a> {
+pub(crate) enum ProcessEnding<'a> {
     /// The process ended by itself, or was lost (no status).
     Itself(&'a Exit),
     /// We ended the process to restart it.
@@ -55,7 +55,7 @@ pub enum ProcessEnding<'a> {
 
 /// The decision after an end.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum RestartDecision {
+pub(crate) enum RestartDecision {
     End,
     /// Restart at this time; the number counts the restarts within the window.
     Again(Time, u32),
@@ -64,7 +64,7 @@ pub enum RestartDecision {
 }
 
 /// Decides what follows the end of a process, given the times of earlier restarts. `jitter` is any number.
-pub fn next(
+pub(crate) fn next(
     terms: &RestartTerms,
     before: &VecDeque<Time>,
     ended: ProcessEnding<'_>,

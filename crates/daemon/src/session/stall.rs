@@ -62,53 +62,53 @@ const MAX_RESUMES: u32 = 10;
 
 /// The times after which an agent counts as stuck. `None` is never.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
-pub struct StallThresholds {
+pub(crate) struct StallThresholds {
     /// The threshold without output and without a running tool or process.
-    pub silent_after: Option<Duration>,
+    pub(crate) silent_after: Option<Duration>,
     /// The threshold with a running tool or process, but without CPU, I/O or network activity.
-    pub no_cpu_after: Option<Duration>,
+    pub(crate) no_cpu_after: Option<Duration>,
     /// The threshold with active processes, but without output.
-    pub busy_after: Option<Duration>,
+    pub(crate) busy_after: Option<Duration>,
     /// The time for which heartbeats without progress count as signs of life.
-    pub heartbeats_count_for: Option<Duration>,
+    pub(crate) heartbeats_count_for: Option<Duration>,
     /// The threshold while a process is stopped by a signal.
-    pub stopped_after: Option<Duration>,
+    pub(crate) stopped_after: Option<Duration>,
 }
 
 /// The policy for watching sessions: thresholds, the ladder, restarts, spending caps. `None` is never.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct WatchPolicy {
-    pub ladder: Vec<Rung>,
-    pub thresholds: StallThresholds,
+pub(crate) struct WatchPolicy {
+    pub(crate) ladder: Vec<Rung>,
+    pub(crate) thresholds: StallThresholds,
     /// The time that a step has to take effect before the next one.
-    pub verify: Duration,
+    pub(crate) verify: Duration,
     /// The silence after an interrupt that ends the turn if the agent does not end it.
-    pub interrupt_quiet: Duration,
+    pub(crate) interrupt_quiet: Duration,
     /// The time that a request waits before people are reminded of it.
-    pub remind_after: Option<Duration>,
-    pub nudge_text: String,
-    pub reprompt_text: String,
+    pub(crate) remind_after: Option<Duration>,
+    pub(crate) nudge_text: String,
+    pub(crate) reprompt_text: String,
     /// The longest limit after which the agent is told to continue.
-    pub resume_after_limit: Option<Duration>,
-    pub resume_text: String,
-    pub restart: super::restart::RestartTerms,
-    pub spend: SpendCaps,
+    pub(crate) resume_after_limit: Option<Duration>,
+    pub(crate) resume_text: String,
+    pub(crate) restart: super::restart::RestartTerms,
+    pub(crate) spend: SpendCaps,
     /// True if the reason of a denial is sent as a prompt where the protocol has no place for it.
-    pub reason_as_prompt: bool,
+    pub(crate) reason_as_prompt: bool,
     /// The advice for an agent that acts without asking, if none of its modes is known to ask.
-    pub asking_advice: Option<String>,
+    pub(crate) asking_advice: Option<String>,
 }
 
 /// Spending caps, in millionths, beyond which no new turn begins.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
-pub struct SpendCaps {
-    pub per_session: Option<u64>,
-    pub per_day: Option<u64>,
+pub(crate) struct SpendCaps {
+    pub(crate) per_session: Option<u64>,
+    pub(crate) per_day: Option<u64>,
 }
 
 impl WatchPolicy {
     /// A policy without watching and without restarts.
-    pub fn off() -> Self {
+    pub(crate) fn off() -> Self {
         Self {
             ladder: Vec::new(),
             thresholds: StallThresholds::default(),
@@ -142,22 +142,22 @@ impl WatchPolicy {
 
 /// The session's current activity, from its own state.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct WatchSetting {
-    pub now: Time,
+pub(crate) struct WatchSetting {
+    pub(crate) now: Time,
     /// The start of its process.
-    pub started: Time,
+    pub(crate) started: Time,
     /// The start of the running turn.
-    pub turn: Option<Time>,
+    pub(crate) turn: Option<Time>,
     /// True while a request waits for a person.
-    pub open: bool,
+    pub(crate) open: bool,
 }
 
 /// A limit of the agent's service that it reported.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
-pub struct ReachedLimit {
-    pub kind: String,
-    pub since: Time,
-    pub until: Time,
+pub(crate) struct ReachedLimit {
+    pub(crate) kind: String,
+    pub(crate) since: Time,
+    pub(crate) until: Time,
 }
 
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -180,7 +180,7 @@ struct RecentLooks {
 
 /// The record of an agent's activity. Part of the session's snapshot.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
-pub struct ActivityTracker {
+pub(crate) struct ActivityTracker {
     #[serde(rename = "said")]
     last_sign_of_life: Option<Time>,
     #[serde(rename = "beat")]

@@ -59,16 +59,18 @@ mod view;
 mod watch;
 
 use facts::AgentFacts;
-pub use host_calls::AgentTerminal;
-pub use input::{AgentExit, CommandRefusal, SessionInput};
+pub(crate) use input::AgentExit;
+pub(crate) use input::CommandRefusal;
+pub(crate) use input::SessionInput;
 use life::{LifeStage, SessionLife};
-pub use orphan::{AdoptedProcess, OpenRequests};
+pub(crate) use orphan::AdoptedProcess;
+pub(crate) use orphan::OpenRequests;
 use outbox::{MessageOutbox, OutboundKind};
 use requests::{DecisionTerms, OpenClearance, RequestSubject, RequestTable};
 use stored::StoredState;
 use tracked::Tracked;
 use turn::{QueuedPrompt, TurnState};
-pub use turn_model::TurnModel;
+pub(crate) use turn_model::TurnModel;
 use watch::AgentOversight;
 
 /// The maximum number of messages on their way to the agent. At the limit nothing is read from it: it must read first.
@@ -79,22 +81,22 @@ const MAX_OPEN: usize = 1000;
 
 /// The specification of a session. After its first process has started, only the preset and `on_client_left` change.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
-pub struct SessionSpec {
-    pub id: SessionId,
-    pub name: Option<String>,
-    pub agent: Option<String>,
-    pub protocol: String,
-    pub workspace: PathBuf,
-    pub created_at: Time,
+pub(crate) struct SessionSpec {
+    pub(crate) id: SessionId,
+    pub(crate) name: Option<String>,
+    pub(crate) agent: Option<String>,
+    pub(crate) protocol: String,
+    pub(crate) workspace: PathBuf,
+    pub(crate) created_at: Time,
     #[serde(flatten)]
-    pub turn_model: TurnModel,
-    pub max_queued_prompts: usize,
+    pub(crate) turn_model: TurnModel,
+    pub(crate) max_queued_prompts: usize,
     /// The limit on the agent's permissions.
     #[serde(default)]
-    pub preset: Preset,
+    pub(crate) preset: Preset,
     /// `None` if no ACP client started it.
     #[serde(default)]
-    pub on_client_left: Option<OnClientLeft>,
+    pub(crate) on_client_left: Option<OnClientLeft>,
 }
 
 /// A session. This is also its snapshot: recovery loads it and does not replay the log.
@@ -102,7 +104,7 @@ pub struct SessionSpec {
 /// Each part tracks its own changes since the last snapshot.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(try_from = "StoredState")]
-pub struct SessionState {
+pub(crate) struct SessionState {
     spec: Tracked<SessionSpec>,
     life: Tracked<SessionLife>,
     turns: Tracked<TurnState>,
@@ -119,17 +121,17 @@ pub struct SessionState {
 /// The assessment of a request before it is recorded: the computed risk, the ruling of policy, and the terms of the
 /// decision.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct RequestAssessment {
-    pub risk: Risk,
-    pub computed: Risk,
-    pub why: Vec<String>,
-    pub ruling: Option<Ruling>,
+pub(crate) struct RequestAssessment {
+    pub(crate) risk: Risk,
+    pub(crate) computed: Risk,
+    pub(crate) why: Vec<String>,
+    pub(crate) ruling: Option<Ruling>,
     /// The number of different people who have to approve the request.
-    pub needed: u32,
+    pub(crate) needed: u32,
     /// The longest wait, and the verdict after it.
-    pub limit: Option<(Duration, Verdict)>,
+    pub(crate) limit: Option<(Duration, Verdict)>,
     /// The presets that forbid the request, whether or not the session has one of them now.
-    pub forbidden_by: Vec<Preset>,
+    pub(crate) forbidden_by: Vec<Preset>,
 }
 
 impl Default for RequestAssessment {
@@ -147,7 +149,7 @@ impl Default for RequestAssessment {
 }
 
 /// Assesses requests. It may look at the file system, and decides nothing itself.
-pub trait RequestAssessor: Send + Sync {
+pub(crate) trait RequestAssessor: Send + Sync {
     fn assess(&self, spec: &SessionSpec, ask: &ClearanceRequest) -> RequestAssessment;
 
     /// Returns the current watch policy for sessions like this one.
@@ -168,7 +170,7 @@ pub trait RequestAssessor: Send + Sync {
 
 /// An effect of a step, in order: everything that is recorded is committed before anything is performed.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub enum StepEffect {
+pub(crate) enum StepEffect {
     Record(NewEvent),
     Send {
         n: u64,
@@ -186,17 +188,17 @@ pub enum StepEffect {
 }
 
 /// The environment of a step.
-pub struct StepContext<'a> {
-    pub now: Time,
-    pub seed: &'a mut dyn FnMut() -> Seed,
+pub(crate) struct StepContext<'a> {
+    pub(crate) now: Time,
+    pub(crate) seed: &'a mut dyn FnMut() -> Seed,
     /// The policy by which sessions like this one are watched.
-    pub watch_policy: &'a WatchPolicy,
+    pub(crate) watch_policy: &'a WatchPolicy,
     /// The time within which its process must be ready. It depends on the command line, not only on the profile's name.
-    pub startup: Duration,
+    pub(crate) startup: Duration,
     /// A hash of the agent's command line.
-    pub command_fingerprint: &'a str,
+    pub(crate) command_fingerprint: &'a str,
     /// The spending of other sessions today, in millionths.
-    pub spent_elsewhere: u64,
+    pub(crate) spent_elsewhere: u64,
 }
 
 impl std::fmt::Debug for StepContext<'_> {
@@ -246,7 +248,7 @@ impl<'c> EffectSink<'_, 'c> {
 }
 
 impl SessionState {
-    pub fn new(spec: SessionSpec) -> Self {
+    pub(crate) fn new(spec: SessionSpec) -> Self {
         Self {
             spec: Tracked::new(spec),
             life: Tracked::new(SessionLife::default()),
@@ -262,13 +264,13 @@ impl SessionState {
 
     /// Makes the session wait for its first prompt before it starts a process.
     #[must_use]
-    pub fn deferred(mut self) -> Self {
+    pub(crate) fn deferred(mut self) -> Self {
         self.life.deferred = true;
         self
     }
 
     /// Performs one step. Appends to `effects`; on `Err` nothing has changed.
-    pub fn step(
+    pub(crate) fn step(
         &mut self,
         cx: &mut StepContext<'_>,
         input: SessionInput,
@@ -318,37 +320,37 @@ impl SessionState {
         Ok(())
     }
 
-    pub fn spec(&self) -> &SessionSpec {
+    pub(crate) fn spec(&self) -> &SessionSpec {
         &self.spec
     }
 
-    pub fn id(&self) -> SessionId {
+    pub(crate) fn id(&self) -> SessionId {
         self.spec.id
     }
 
-    pub fn generation(&self) -> u32 {
+    pub(crate) fn generation(&self) -> u32 {
         self.life.generation
     }
 
-    pub fn pid(&self) -> Option<i32> {
+    pub(crate) fn pid(&self) -> Option<i32> {
         self.life.pid
     }
 
-    pub fn is_ended(&self) -> bool {
+    pub(crate) fn is_ended(&self) -> bool {
         self.life.is_ended()
     }
 
     /// Returns the saved state of its driver.
-    pub fn driver(&self) -> Option<&Json> {
+    pub(crate) fn driver(&self) -> Option<&Json> {
         self.agent.driver.as_ref()
     }
 
-    pub fn set_driver(&mut self, saved: Json) {
+    pub(crate) fn set_driver(&mut self, saved: Json) {
         self.agent.driver = Some(saved);
     }
 
     /// Returns true while clearances are pending.
-    pub fn has_clearances(&self) -> bool {
+    pub(crate) fn has_clearances(&self) -> bool {
         !self.requests.clearances.is_empty()
     }
 
@@ -357,59 +359,59 @@ impl SessionState {
     }
 
     /// Returns true if its process was adopted: the messages to and from it are not known.
-    pub fn is_orphan(&self) -> bool {
+    pub(crate) fn is_orphan(&self) -> bool {
         self.life.orphan
     }
 
     /// Returns the number of the next message to the agent.
-    pub fn next_message(&self) -> u64 {
+    pub(crate) fn next_message(&self) -> u64 {
         self.outbox.next_n
     }
 
     /// Returns true while it has no process and waits for the command that starts its first.
-    pub fn is_deferred(&self) -> bool {
+    pub(crate) fn is_deferred(&self) -> bool {
         self.life.stage == LifeStage::Created
     }
 
     /// Returns true if it was deferred and its first process is to be started, or was started without a known result.
-    pub fn is_waking(&self) -> bool {
+    pub(crate) fn is_waking(&self) -> bool {
         self.life.is_waking()
     }
 
     /// Returns the time of the next restart, if it rests until then.
-    pub fn resting(&self) -> Option<Time> {
+    pub(crate) fn resting(&self) -> Option<Time> {
         self.life.resting()
     }
 
     /// Returns the last prompt, if the agent has not finished it.
-    pub fn unfinished(&self) -> Option<PromptId> {
+    pub(crate) fn unfinished(&self) -> Option<PromptId> {
         self.turns.unfinished
     }
 
     /// Returns true while more may be read from the agent; otherwise its output stays in its pipe.
-    pub fn may_read(&self) -> bool {
+    pub(crate) fn may_read(&self) -> bool {
         self.outbox.in_flight.len() < MAX_IN_FLIGHT
             && self.requests.len() < MAX_OPEN
             && self.has_host_call_capacity()
     }
 
     /// Returns the mode of the stop that is under way, if any.
-    pub fn stopping(&self) -> Option<StopMode> {
+    pub(crate) fn stopping(&self) -> Option<StopMode> {
         self.life.stopping()
     }
 
     /// Returns the time at which the next clearance expires.
-    pub fn next_expiry(&self) -> Option<Time> {
+    pub(crate) fn next_expiry(&self) -> Option<Time> {
         self.requests.next_expiry()
     }
 
     /// Returns the messages up to this number whose arrival is not known.
-    pub fn under_way(&self, up_to: u64) -> impl Iterator<Item = u64> {
+    pub(crate) fn under_way(&self, up_to: u64) -> impl Iterator<Item = u64> {
         self.outbox.in_flight.range(..=up_to).map(|(n, _)| *n).collect::<Vec<_>>().into_iter()
     }
 
     /// Returns true if a snapshot is due, and clears that.
-    pub fn take_dirty(&mut self) -> bool {
+    pub(crate) fn take_dirty(&mut self) -> bool {
         let Self { spec, life, turns, requests, outbox, agent, oversight, host_calls, failures } = self;
         [
             spec.take_changed(),

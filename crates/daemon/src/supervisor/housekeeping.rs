@@ -46,7 +46,7 @@ impl Supervisor {
     }
 
     /// Removes an ended session with its log. Returns false if it has not ended, or is about to be resumed.
-    pub async fn remove(&self, record: &SessionRecord, by: String) -> Result<bool, StoreError> {
+    pub(crate) async fn remove(&self, record: &SessionRecord, by: String) -> Result<bool, StoreError> {
         let id = record.id;
         if record.phase != Phase::Ended {
             return Ok(false);

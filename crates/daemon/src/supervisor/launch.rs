@@ -180,7 +180,7 @@ impl Supervisor {
     }
 
     /// Starts the next generation of an ended session.
-    pub async fn resume(&self, record: &SessionRecord, by: String) -> Result<(), StartRefusal> {
+    pub(crate) async fn resume(&self, record: &SessionRecord, by: String) -> Result<(), StartRefusal> {
         let id = record.id;
         if record.phase == Phase::Created {
             return self.begin(id, by).await;
@@ -215,7 +215,12 @@ impl Supervisor {
 
     /// Chooses another profile for a deferred session. The former agent's own session is dropped, because the new agent
     /// does not know it.
-    pub async fn change_agent(&self, id: SessionId, agent: String, by: String) -> Result<(), StartRefusal> {
+    pub(crate) async fn change_agent(
+        &self,
+        id: SessionId,
+        agent: String,
+        by: String,
+    ) -> Result<(), StartRefusal> {
         let started = || StartRefusal::Command(CommandRefusal::Started.into());
         let handle = self.find(id).ok_or_else(started)?;
         let (stored, state) = self.stored(id).await?;

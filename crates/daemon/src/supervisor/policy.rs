@@ -17,37 +17,37 @@ const MAX_DIFFERENCES: usize = 1000;
 
 /// The explanation of a request's ruling under the rules in force.
 #[derive(Debug)]
-pub struct RulingExplanation {
-    pub ruling: Ruling,
-    pub rules: Vec<RuleEvaluation>,
+pub(crate) struct RulingExplanation {
+    pub(crate) ruling: Ruling,
+    pub(crate) rules: Vec<RuleEvaluation>,
     /// The rule that "always allow" would add, or the reason why there is none.
-    pub proposal: Result<Rule, String>,
+    pub(crate) proposal: Result<Rule, String>,
 }
 
 /// The results of trying other rules on past requests.
 #[derive(Debug, Default)]
-pub struct RuleTrial {
-    pub requests: usize,
-    pub allowed: usize,
-    pub denied: usize,
-    pub asked: usize,
+pub(crate) struct RuleTrial {
+    pub(crate) requests: usize,
+    pub(crate) allowed: usize,
+    pub(crate) denied: usize,
+    pub(crate) asked: usize,
     /// The number of requests with another ruling, and these requests, riskiest first.
-    pub different: usize,
-    pub differences: Vec<RulingDifference>,
+    pub(crate) different: usize,
+    pub(crate) differences: Vec<RulingDifference>,
 }
 
 /// A request with another ruling.
 #[derive(Debug)]
-pub struct RulingDifference {
-    pub clearance: Clearance,
-    pub risk: Risk,
+pub(crate) struct RulingDifference {
+    pub(crate) clearance: Clearance,
+    pub(crate) risk: Risk,
     /// The actual outcome: decided by a rule, or left to people.
-    pub was: Outcome,
-    pub would: Ruling,
+    pub(crate) was: Outcome,
+    pub(crate) would: Ruling,
 }
 
 impl Supervisor {
-    pub fn in_force(&self) -> Arc<ActivePolicy> {
+    pub(crate) fn in_force(&self) -> Arc<ActivePolicy> {
         self.0.policy_engine.in_force()
     }
 
@@ -69,7 +69,7 @@ impl Supervisor {
     }
 
     /// Activates a new configuration, also for running agents and the port. On an error nothing has changed.
-    pub async fn reload(&self, config: Config) -> Result<(), StoreError> {
+    pub(crate) async fn reload(&self, config: Config) -> Result<(), StoreError> {
         let _turn = self.0.granting.lock().await;
         self.put_in_force(Arc::new(config)).await
     }
@@ -89,14 +89,14 @@ impl Supervisor {
         Ok(())
     }
 
-    pub async fn add_grant(&self, grant: Grant, entry: NewAuditRow) -> Result<(), StoreError> {
+    pub(crate) async fn add_grant(&self, grant: Grant, entry: NewAuditRow) -> Result<(), StoreError> {
         let _turn = self.0.granting.lock().await;
         self.store().add_grant(grant, entry).await?;
         self.load_grants().await
     }
 
     /// Revokes a grant; returns true if it was valid until now.
-    pub async fn revoke_grant(&self, grant: &Grant, entry: NewAuditRow) -> Result<bool, StoreError> {
+    pub(crate) async fn revoke_grant(&self, grant: &Grant, entry: NewAuditRow) -> Result<bool, StoreError> {
         let _turn = self.0.granting.lock().await;
         // In memory first: from here on it allows nothing, even if the store is slow.
         self.0.policy_engine.revoke(grant.id);
@@ -104,7 +104,7 @@ impl Supervisor {
     }
 
     /// Returns the ruling of each active rule on a request of the ledger.
-    pub async fn explain(
+    pub(crate) async fn explain(
         &self,
         agent: Option<String>,
         workspace: PathBuf,
@@ -125,7 +125,7 @@ impl Supervisor {
     }
 
     /// Tries these rules on all requests since then. Changes nothing.
-    pub async fn try_rules(&self, rules: Rules, since: Time) -> Result<RuleTrial, StoreError> {
+    pub(crate) async fn try_rules(&self, rules: Rules, since: Time) -> Result<RuleTrial, StoreError> {
         let (mut tried, mut after) = (RuleTrial::default(), 0);
         let proposed = Arc::new(self.in_force().with_rules(rules));
         loop {

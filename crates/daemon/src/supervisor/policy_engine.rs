@@ -26,10 +26,10 @@ pub(super) struct PolicyEngine {
 
 /// One version of the policy. Exchanged as a whole, so that a request is assessed by one version only.
 #[derive(Debug, Clone)]
-pub struct ActivePolicy {
-    pub config: Arc<Config>,
+pub(crate) struct ActivePolicy {
+    pub(crate) config: Arc<Config>,
     rules: Rules,
-    pub loaded_at: Time,
+    pub(crate) loaded_at: Time,
     grants: Vec<(Grant, Rules)>,
     watch_policies: WatchPolicies,
 }
@@ -63,27 +63,27 @@ impl ActivePolicy {
 
     /// Returns the same policy with other rules, to see their effect.
     #[must_use]
-    pub fn with_rules(&self, rules: Rules) -> Self {
+    pub(crate) fn with_rules(&self, rules: Rules) -> Self {
         Self { rules, ..self.clone() }
     }
 
     /// Returns the digest of the rules as written, so that the audit shows changes.
-    pub fn digest(&self) -> String {
+    pub(crate) fn digest(&self) -> String {
         let text = serde_json::to_string(&self.config.rules).expect("rules have string keys only");
         hex(ring::digest::digest(&ring::digest::SHA256, text.as_bytes()).as_ref())
     }
 
     /// Returns the text of a nudge for an agent of this profile.
-    pub fn nudge_text(&self, agent: Option<&str>) -> String {
+    pub(crate) fn nudge_text(&self, agent: Option<&str>) -> String {
         self.watch_policies.of(agent).nudge_text.clone()
     }
 
-    pub fn rules(&self) -> &Rules {
+    pub(crate) fn rules(&self) -> &Rules {
         &self.rules
     }
 
     /// Rules on a request: the preset's prohibitions stand, and the rules decide the rest.
-    pub fn rule_under(
+    pub(crate) fn rule_under(
         &self,
         preset: Preset,
         request: &ResolvedRequest,
@@ -99,7 +99,12 @@ impl ActivePolicy {
     }
 
     /// Rules on a request by the operators' rules first; a grant may allow what they leave to people.
-    pub fn rule(&self, request: &ResolvedRequest, assessment: &policy::RiskAssessment, now: Time) -> Ruling {
+    pub(crate) fn rule(
+        &self,
+        request: &ResolvedRequest,
+        assessment: &policy::RiskAssessment,
+        now: Time,
+    ) -> Ruling {
         let ruling = self.by_rules(request, assessment, now);
         if ruling.outcome != Outcome::Ask {
             return ruling;
@@ -132,7 +137,7 @@ fn forbidden_by(preset: Preset, why: String) -> Ruling {
 }
 
 /// Returns the preset's ruling on a request, which no rule would have changed.
-pub fn ruled_by_preset(clearance: &Clearance) -> Option<Ruling> {
+pub(crate) fn ruled_by_preset(clearance: &Clearance) -> Option<Ruling> {
     let by = |ruling: &&Ruling| {
         let rule = ruling.rule.as_deref();
         ruling.outcome == Outcome::Deny && Preset::ALL.iter().any(|preset| rule == Some(&preset.rule()))
@@ -166,7 +171,11 @@ fn subject_of_request(spec: &SessionSpec, ask: &ClearanceRequest) -> PolicyReque
 }
 
 /// Returns a request of the ledger as policy sees it.
-pub fn of_clearance(agent: Option<String>, workspace: std::path::PathBuf, c: &Clearance) -> PolicyRequest {
+pub(crate) fn of_clearance(
+    agent: Option<String>,
+    workspace: std::path::PathBuf,
+    c: &Clearance,
+) -> PolicyRequest {
     PolicyRequest {
         agent,
         workspace,

@@ -12,16 +12,16 @@ use intercom_types::{Json, hex};
 
 /// An agent with its name.
 #[derive(Debug, Clone)]
-pub struct NamedAgent {
-    pub name: String,
-    pub profile: AgentProfile,
-    pub availability: ProgramAvailability,
+pub(crate) struct NamedAgent {
+    pub(crate) name: String,
+    pub(crate) profile: AgentProfile,
+    pub(crate) availability: ProgramAvailability,
 }
 
 /// The availability of a profile's program.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, strum::Display)]
 #[strum(serialize_all = "snake_case")]
-pub enum ProgramAvailability {
+pub(crate) enum ProgramAvailability {
     BuiltIn,
     Installed,
     /// The program is downloaded when the agent starts.
@@ -30,7 +30,7 @@ pub enum ProgramAvailability {
 }
 
 /// Every agent that has a name: what is configured comes first, and takes the place of what is built in.
-pub fn agents(config: &Config) -> Vec<NamedAgent> {
+pub(crate) fn agents(config: &Config) -> Vec<NamedAgent> {
     let path = search_path();
     let names = config.agents.keys().map(String::as_str);
     let others =
@@ -39,12 +39,12 @@ pub fn agents(config: &Config) -> Vec<NamedAgent> {
 }
 
 impl Supervisor {
-    pub fn agents(&self) -> Vec<NamedAgent> {
+    pub(crate) fn agents(&self) -> Vec<NamedAgent> {
         agents(&self.config())
     }
 
     /// Returns all agents with the capabilities that each reported last, unless its command line has changed since.
-    pub async fn known_agents(&self) -> Result<Vec<(NamedAgent, Option<Json>)>, StoreError> {
+    pub(crate) async fn known_agents(&self) -> Result<Vec<(NamedAgent, Option<Json>)>, StoreError> {
         let cache = self.store().known_agents().await?;
         let with_capabilities = |agent: NamedAgent| {
             let fingerprint = command_fingerprint(&agent.profile);

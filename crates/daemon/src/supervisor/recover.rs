@@ -16,11 +16,11 @@ const AT_ONCE: usize = 64;
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub struct RecoveryReport {
     /// The number of sessions whose agents still run.
-    pub attached: usize,
+    pub(crate) attached: usize,
     /// The number of sessions whose agents have ended meanwhile.
-    pub ended: usize,
+    pub(crate) ended: usize,
     /// The number of sessions whose agents the database did not know.
-    pub adopted: usize,
+    pub(crate) adopted: usize,
 }
 
 impl std::fmt::Display for RecoveryReport {

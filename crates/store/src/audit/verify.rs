@@ -63,8 +63,8 @@ struct ChainScan {
     gaps: Vec<(i64, i64)>,
 }
 
-/// `known` is the head that the running daemon has committed. The connection must be in a transaction, so that the rows and the
-/// counter are of one state.
+/// Verifies the chain. `known` is the head that the running daemon has committed. The connection must be in a
+/// transaction: between two snapshots, a commit would make rows and counter look contradictory.
 pub(super) fn verify(
     connection: &Connection,
     known: Option<&AuditHead>,

@@ -33,7 +33,7 @@ const WAITING: usize = 1024;
 
 /// A process with connections on the unix socket, which share the result of its lookup.
 #[derive(Debug)]
-pub struct UnixClient {
+pub(crate) struct UnixClient {
     process: PeerProcess,
     /// The owner and the time of the lookup. Locked during the lookup, so that the connections of a process share one.
     owner: Mutex<Option<(Instant, ProcessOwner)>>,
@@ -44,14 +44,14 @@ pub struct UnixClient {
 }
 
 impl UnixClient {
-    pub fn new(process: PeerProcess) -> Self {
+    pub(crate) fn new(process: PeerProcess) -> Self {
         let refused = std::sync::Mutex::new((Instant::now(), 0));
         Self { process, owner: Mutex::default(), turns: Arc::new(Semaphore::new(TURNS)), refused }
     }
 
     /// Waits until one more connection of this process may be served. An unrecognised process has a few at a time; the
     /// others cost no more than their descriptor.
-    pub async fn turn(&self) -> Option<OwnedSemaphorePermit> {
+    pub(crate) async fn turn(&self) -> Option<OwnedSemaphorePermit> {
         Arc::clone(&self.turns).acquire_owned().await.ok() // closed: no permit is needed
     }
 
@@ -68,17 +68,17 @@ impl UnixClient {
     }
 
     /// Returns true if it was just refused so often, or has so many open connections, that another one gets no answer.
-    pub fn exceeds_refusal_limit(&self) -> bool {
+    pub(crate) fn exceeds_refusal_limit(&self) -> bool {
         let refused = self.refused.lock().unwrap_or_else(PoisonError::into_inner);
         let has_turns = self.turns.available_permits() > 0;
         refused.0.elapsed() < FRESH && (refused.1 >= REFUSALS || (refused.1 > 0 && !has_turns))
     }
 
-    pub fn pid(&self) -> i32 {
+    pub(crate) fn pid(&self) -> i32 {
         self.process.pid()
     }
 
-    pub fn has_exited(&self) -> bool {
+    pub(crate) fn has_exited(&self) -> bool {
         self.process.has_exited()
     }
 }

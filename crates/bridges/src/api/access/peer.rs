@@ -11,7 +11,7 @@ use intercom_daemon::supervisor::ProcessOwner;
 
 /// The other end of a connection.
 #[derive(Debug, Clone)]
-pub enum Peer {
+pub(crate) enum Peer {
     /// A unix socket: the kernel names user and process.
     Unix {
         uid: Option<u32>,
@@ -30,7 +30,7 @@ pub enum Peer {
 
 /// The results about one connection, shared by all of its requests.
 #[derive(Debug, Default)]
-pub struct PeerRecognition {
+pub(crate) struct PeerRecognition {
     /// True once a caller with a role was accepted.
     recognised: AtomicBool,
     /// The owner of the process at the other end, looked up once: a lookup per request would be too expensive.
@@ -38,7 +38,7 @@ pub struct PeerRecognition {
 }
 
 impl PeerRecognition {
-    pub fn is_recognised(&self) -> bool {
+    pub(crate) fn is_recognised(&self) -> bool {
         self.recognised.load(Ordering::Relaxed)
     }
 

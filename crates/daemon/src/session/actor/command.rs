@@ -16,7 +16,7 @@ use intercom_types::{AgentCommand, Event, NewEvent, PromptId};
 static FAILED_COMMANDS: AtomicU64 = AtomicU64::new(0);
 
 /// Returns the number of commands at which this daemon has panicked since its start. More than none is a bug of ours.
-pub fn failed_commands() -> u64 {
+pub(crate) fn failed_commands() -> u64 {
     FAILED_COMMANDS.load(Ordering::Relaxed)
 }
 

@@ -26,7 +26,7 @@ const MAX_CAUSE_CHARS: usize = 200;
 static QUARANTINED_LINES: AtomicU64 = AtomicU64::new(0);
 
 /// Returns the number of lines at which this daemon has panicked since its start. More than none is a bug of ours.
-pub fn quarantined_lines() -> u64 {
+pub(crate) fn quarantined_lines() -> u64 {
     QUARANTINED_LINES.load(Ordering::Relaxed)
 }
 

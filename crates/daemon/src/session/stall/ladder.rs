@@ -14,7 +14,7 @@ const RELAPSE: Duration = Duration::from_hours(1);
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub(crate) struct StallEpisode {
     /// The beginning of the quiet time.
-    pub since: Time,
+    pub(crate) since: Time,
     /// The number of rungs already taken.
     climbed: usize,
     due: Time,
@@ -24,10 +24,10 @@ pub(crate) struct StallEpisode {
 /// A step that was taken.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 pub(crate) struct PerformedStep {
-    pub rung: Rung,
+    pub(crate) rung: Rung,
     /// Its number among the steps of its kind.
-    pub attempt: usize,
-    pub at: Time,
+    pub(crate) attempt: usize,
+    pub(crate) at: Time,
 }
 
 /// The position on the ladder at the end of a stall.
@@ -49,9 +49,9 @@ pub(crate) enum LadderMove {
 /// The end of a stall without the help of people.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct StallRecovery {
-    pub since: Time,
+    pub(crate) since: Time,
     /// The last step before it.
-    pub after: PerformedStep,
+    pub(crate) after: PerformedStep,
 }
 
 impl PerformedStep {

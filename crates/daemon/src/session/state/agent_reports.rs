@@ -94,7 +94,7 @@ impl SessionState {
         }
     }
 
-    pub fn agent_info(&self) -> &AgentInfo {
+    pub(crate) fn agent_info(&self) -> &AgentInfo {
         &self.agent.info
     }
 }

@@ -77,7 +77,7 @@ impl FailureState {
 
 impl SessionState {
     /// Returns the failure that nobody has seen yet.
-    pub fn failed(&self) -> Option<&Failure> {
+    pub(crate) fn failed(&self) -> Option<&Failure> {
         self.failures.unseen.as_ref()
     }
 

@@ -59,11 +59,11 @@ impl OpenHostCall {
 
 /// A terminal that was started, or is about to be.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
-pub struct AgentTerminal {
-    pub id: String,
-    pub output_limit: u64,
-    pub started: bool,
-    pub ended: Option<Exit>,
+pub(crate) struct AgentTerminal {
+    pub(crate) id: String,
+    pub(crate) output_limit: u64,
+    pub(crate) started: bool,
+    pub(crate) ended: Option<Exit>,
 }
 
 impl HostCalls {
@@ -418,7 +418,7 @@ impl SessionState {
     }
 
     /// Returns the host calls that were to be performed when the last daemon ended.
-    pub fn unfinished_host_calls(&self) -> Vec<(RequestId, HostCallJob)> {
+    pub(crate) fn unfinished_host_calls(&self) -> Vec<(RequestId, HostCallJob)> {
         let doing = self.host_calls.open.iter().filter(|open| open.doing);
         let due = doing.filter_map(|open| {
             let job = match &open.job {
@@ -439,17 +439,17 @@ impl SessionState {
     }
 
     /// Returns the terminals that were started.
-    pub fn terminals(&self) -> impl Iterator<Item = &AgentTerminal> {
+    pub(crate) fn terminals(&self) -> impl Iterator<Item = &AgentTerminal> {
         self.host_calls.terminals.iter().filter(|terminal| terminal.started)
     }
 
     /// Returns the clearance that allowed this host call.
-    pub fn cleared(&self, request: &RequestId) -> Option<ClearanceId> {
+    pub(crate) fn cleared(&self, request: &RequestId) -> Option<ClearanceId> {
         self.host_calls.open.iter().find(|open| open.request == *request)?.clearance
     }
 
     /// Returns the message that answers the request of this clearance, if it is on its way.
-    pub fn answer_to(&self, clearance: ClearanceId) -> Option<u64> {
+    pub(crate) fn answer_to(&self, clearance: ClearanceId) -> Option<u64> {
         let is = |kind: &OutboundKind| matches!(kind, OutboundKind::Clearance(id) if *id == clearance);
         self.outbox.in_flight.iter().find(|(_, kind)| is(kind)).map(|(n, _)| *n)
     }

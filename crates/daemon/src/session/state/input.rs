@@ -10,7 +10,7 @@ use intercom_types::{
 
 /// An input of a session.
 #[derive(Debug, Clone)]
-pub enum SessionInput {
+pub(crate) enum SessionInput {
     // from the supervisor
     Launch {
         by: String,
@@ -127,9 +127,7 @@ pub enum SessionInput {
         reason: String,
         by: String,
     },
-    List {
-        by: String,
-    },
+    List,
     Set {
         set: ControlChange,
         by: String,
@@ -163,17 +161,17 @@ pub enum SessionInput {
 
 /// The end of a process and its tree.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
-pub struct AgentExit {
-    pub exit: Exit,
+pub(crate) struct AgentExit {
+    pub(crate) exit: Exit,
     /// The reason in words: "stream closed", "exited", …; overruled by an operator's stop.
-    pub reason: String,
-    pub steps: Vec<String>,
-    pub killed: u32,
-    pub stderr_tail: String,
+    pub(crate) reason: String,
+    pub(crate) steps: Vec<String>,
+    pub(crate) killed: u32,
+    pub(crate) stderr_tail: String,
     /// The request that it had not answered, where its protocol has answers.
-    pub unanswered: Option<&'static str>,
+    pub(crate) unanswered: Option<&'static str>,
     /// The bytes that were rescued from its output pipe if nobody read it for a while: more may be missing.
-    pub rescued: Option<u64>,
+    pub(crate) rescued: Option<u64>,
 }
 
 /// The reasons why an operator's command was refused.

@@ -50,7 +50,7 @@ impl SessionState {
                 self.interrupt(reason, &by, out)?;
                 by
             }
-            SessionInput::List { by: _ } => return self.list(out),
+            SessionInput::List => return self.list(out),
             SessionInput::Set { set, by } => {
                 self.set(set, &by, out)?;
                 by

@@ -29,24 +29,24 @@ const UNANSWERED: &str = "it cannot be answered: the session is an orphan";
 
 /// A process that was found running without its messages.
 #[derive(Debug, Clone)]
-pub struct AdoptedProcess {
-    pub generation: u32,
+pub(crate) struct AdoptedProcess {
+    pub(crate) generation: u32,
     /// `None` if its shim has not reported it yet.
-    pub pid: Option<i32>,
+    pub(crate) pid: Option<i32>,
     /// The program, if the database does not know the session at all.
-    pub created: Option<String>,
+    pub(crate) created: Option<String>,
     /// The gap in the database, as part of a sentence.
-    pub why: String,
+    pub(crate) why: String,
     /// The open requests in the ledger, for a session whose own record cannot be read.
-    pub open: OpenRequests,
+    pub(crate) open: OpenRequests,
 }
 
 /// The requests and prompts that are open in the ledger, whatever the stored state contains.
 #[derive(Debug, Clone, Default)]
-pub struct OpenRequests {
-    pub clearances: Vec<ClearanceId>,
-    pub questions: Vec<QuestionId>,
-    pub prompts: Vec<PromptId>,
+pub(crate) struct OpenRequests {
+    pub(crate) clearances: Vec<ClearanceId>,
+    pub(crate) questions: Vec<QuestionId>,
+    pub(crate) prompts: Vec<PromptId>,
 }
 
 impl SessionState {
@@ -103,7 +103,7 @@ impl SessionState {
             | SessionInput::Answer { .. }
             | SessionInput::Nudge { .. }
             | SessionInput::Interrupt { .. }
-            | SessionInput::List { .. }
+            | SessionInput::List
             | SessionInput::Set { .. }
             | SessionInput::Snooze { .. }
             | SessionInput::Ladder { .. }

@@ -7,7 +7,7 @@ use super::SessionState;
 /// The division of labour between us and the agent in its turns.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(from = "TurnFlags", into = "TurnFlags")]
-pub enum TurnModel {
+pub(crate) enum TurnModel {
     /// The agent is ready as soon as it runs. A prompt leaves at once, also during a turn. A turn begins with a prompt or with the
     /// agent's first words, and ends when the agent says so, with a heartbeat whose steps are all completed, or after an
     /// interrupt and a silence. A nudge is a message of its own, and open requests outlive their turn.

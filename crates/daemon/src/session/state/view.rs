@@ -4,7 +4,7 @@ use super::{LifeStage, SessionState, orphan};
 use intercom_types::{Phase, SessionRecord};
 
 impl SessionState {
-    pub fn phase(&self) -> Phase {
+    pub(crate) fn phase(&self) -> Phase {
         match self.life.stage {
             LifeStage::Created => Phase::Created,
             LifeStage::Starting | LifeStage::Resting { .. } => Phase::Starting,
@@ -18,7 +18,7 @@ impl SessionState {
     }
 
     /// Returns the reason of the phase as a sentence for people.
-    pub fn why(&self) -> String {
+    pub(crate) fn why(&self) -> String {
         match &self.life.stage {
             LifeStage::Created => "not started yet: its first prompt starts it".to_owned(),
             LifeStage::Starting if self.life.pid.is_some() => "the agent is getting ready".to_owned(),
@@ -65,7 +65,7 @@ impl SessionState {
         words.into_iter().flatten().collect::<Vec<_>>().join(" and ")
     }
 
-    pub fn record(&self) -> SessionRecord {
+    pub(crate) fn record(&self) -> SessionRecord {
         let count = |n: usize| u32::try_from(n).unwrap_or(u32::MAX);
         let (ended_at, end_reason) = match &self.life.stage {
             LifeStage::Ended { reason, at } | LifeStage::Parked { reason, at } => {

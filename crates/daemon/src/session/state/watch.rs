@@ -134,7 +134,7 @@ impl SessionState {
     }
 
     /// Returns the time of the next deadline: a look at the agent, a reminder, a step of the ladder.
-    pub fn next_due(&self, now: Time, policy: &WatchPolicy) -> Option<Time> {
+    pub(crate) fn next_due(&self, now: Time, policy: &WatchPolicy) -> Option<Time> {
         match self.life.stage {
             LifeStage::Running if self.life.orphan => None,
             LifeStage::Running => {

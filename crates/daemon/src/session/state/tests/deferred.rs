@@ -69,7 +69,7 @@ fn what_needs_an_agent_is_refused_and_what_does_not_is_harmless() {
         SessionInput::Nudge { message: "go".into(), by: by() },
         SessionInput::Interrupt { reason: "no".into(), by: by() },
         SessionInput::Set { set: intercom_types::ControlChange::Mode("plan".into()), by: by() },
-        SessionInput::List { by: by() },
+        SessionInput::List,
     ] {
         assert_eq!(world.try_go(input), Err(CommandRefusal::NotStarted));
     }
