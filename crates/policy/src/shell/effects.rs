@@ -133,7 +133,7 @@ fn of_words(name: &str, own: &[ShellWord]) -> FileEffect {
             _ => FileEffect::Changes,
         },
         "find" if words.contains(&"-delete") => FileEffect::Deletes,
-        // Of sed's programs, only those that print lines are known.
+        // Only programs of sed that print lines are known.
         "sed" => {
             let lines = |script: &&&str| script.chars().all(|c| c.is_ascii_digit() || ",$p; ".contains(c));
             let options = words.iter().filter(|word| word.starts_with('-'));
