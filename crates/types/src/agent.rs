@@ -1,4 +1,4 @@
-//! What an agent reports about itself: its settings and its usage.
+//! The information that an agent reports about itself: settings and usage.
 
 use serde::{Deserialize, Serialize};
 

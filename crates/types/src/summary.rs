@@ -29,7 +29,7 @@ const MAX_WORD: usize = 40;
 #[serde(rename_all = "lowercase")]
 pub enum Tone {
     Plain,
-    /// Of little interest.
+    /// A minor event.
     Quiet,
     /// A beginning or an end.
     Strong,
