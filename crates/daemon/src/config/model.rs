@@ -168,10 +168,10 @@ impl DaemonLimits {
 /// The time that each step of stopping an agent may take before the next, harder one.
 #[derive(Debug, Clone, PartialEq, Deserialize)]
 #[serde(deny_unknown_fields, default)]
-pub(crate) struct StopWaits {
-    pub(crate) after_interrupt_seconds: f64,
-    pub(crate) after_stdin_closed_seconds: f64,
-    pub(crate) after_sigterm_seconds: f64,
+pub struct StopWaits {
+    pub after_interrupt_seconds: f64,
+    pub after_stdin_closed_seconds: f64,
+    pub after_sigterm_seconds: f64,
 }
 
 impl Default for StopWaits {
@@ -335,20 +335,20 @@ impl AgentProfile {
 /// The waits of one agent that differ from `[stop]`.
 #[derive(Debug, Clone, PartialEq, Default, Deserialize)]
 #[serde(deny_unknown_fields, default)]
-pub(crate) struct StopOverrides {
-    pub(crate) after_interrupt_seconds: Option<f64>,
-    pub(crate) after_stdin_closed_seconds: Option<f64>,
-    pub(crate) after_sigterm_seconds: Option<f64>,
+pub struct StopOverrides {
+    pub after_interrupt_seconds: Option<f64>,
+    pub after_stdin_closed_seconds: Option<f64>,
+    pub after_sigterm_seconds: Option<f64>,
 }
 
 /// The resource limits of one agent and all its descendants.
 #[derive(Debug, Clone, PartialEq, Default, Deserialize)]
 #[serde(deny_unknown_fields, default)]
-pub(crate) struct AgentLimits {
-    pub(crate) memory_mib: Option<u64>,
-    pub(crate) processes: Option<u64>,
+pub struct AgentLimits {
+    pub memory_mib: Option<u64>,
+    pub processes: Option<u64>,
     /// The maximum CPU usage; 100 is one core.
-    pub(crate) cpu_percent: Option<u64>,
+    pub cpu_percent: Option<u64>,
 }
 
 /// A directory with a name, so that people need not type its path.
