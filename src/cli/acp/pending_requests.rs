@@ -204,9 +204,10 @@ impl PendingRelayRequests {
             self.to_client.push_back(message::error(Some(&id), code, why));
             return;
         }
-        let text = match kind {
-            ClientRequestKind::Prompt => message::with_prompt_id(text, PromptId::mint()),
-            _ => text,
+        let prompt = (kind == ClientRequestKind::Prompt).then(PromptId::mint);
+        let text = match prompt {
+            Some(prompt) => message::with_prompt_id(text, prompt),
+            None => text,
         };
         let RelayedFields { session_id: session, cwd, mcp_servers, additional_directories, .. } = fields;
         let setup = RelayedSetup { cwd, mcp_servers, additional_directories };
@@ -217,6 +218,7 @@ impl PendingRelayRequests {
             stage: RelayedRequestStage::Waiting,
             text: None,
             session,
+            prompt,
             setup,
             cancel: None,
             tries: 0,

@@ -17,6 +17,8 @@ use intercom_wire::acp::client_request::{AcpClientRequest, OpenSessionParams};
 use intercom_wire::acp::method;
 use intercom_wire::jsonrpc::{self, InvalidRpcMessage, METHOD_NOT_FOUND, RpcMessage};
 
+/// The limit on prompts that a client announces to repeat; a relay has no more requests open.
+const MAX_REPEATED: usize = 1024;
 /// The limit on concurrent slow requests of one client; the next one waits.
 const MAX_SLOW_REQUESTS: usize = 64;
 
@@ -203,9 +205,10 @@ impl ClientConnection {
                         // A repeated `session/new` of a client that was started for one session.
                         Some(feed) => self.replay(&feed, answer).await,
                         None => {
-                            drop(
-                                client.attach(&seen, FeedOpening { answer: Some(answer), history, options }),
-                            );
+                            drop(client.attach(
+                                &seen,
+                                FeedOpening { answer: Some(answer), history, options, prompts: Vec::new() },
+                            ));
                         }
                     }
                 }
@@ -255,14 +258,17 @@ impl ClientConnection {
             // Already attached: nothing to resume.
             Some(_) => self.send_line(answer.0, answer.1).await,
             None => {
-                let after = open.meta.and_then(|meta| meta.intercom).and_then(|ours| ours.after);
+                let ours = open.meta.and_then(|meta| meta.intercom).unwrap_or_default();
+                let after = ours.after;
+                let prompts =
+                    ours.prompts.iter().take(MAX_REPEATED).filter_map(|id| id.parse().ok()).collect();
                 // A client with a position was attached before, and has recorded its use of the session then.
                 if after.is_none() {
                     self.client.keep_session(seen.id).await;
                 }
                 let history = if replay { HistoryMode::Before } else { HistoryMode::Since(after) };
                 let options = result.get("configOptions").cloned();
-                self.client.attach(&seen, FeedOpening { answer: Some(answer), history, options });
+                self.client.attach(&seen, FeedOpening { answer: Some(answer), history, options, prompts });
             }
         }
     }
@@ -285,7 +291,12 @@ impl ClientConnection {
         }
         let seen: Session = self.client.session(session).await?;
         self.client.keep_session(seen.id).await;
-        let opening = FeedOpening { answer: None, history: HistoryMode::Since(None), options: None };
+        let opening = FeedOpening {
+            answer: None,
+            history: HistoryMode::Since(None),
+            options: None,
+            prompts: Vec::new(),
+        };
         Ok(self.client.attach(&seen, opening))
     }
 

@@ -45,7 +45,7 @@ use super::update_encoder::{self, ControlKind, UpdateEncoder};
 use intercom_daemon::ops::{LogReader, ViewerLog, redacted};
 use intercom_store::bus::BellListener;
 use intercom_types::event::{AgentSetting, PromptSending};
-use intercom_types::{Event, Json, LoggedEvent, RequestId, Role, SessionId, Time};
+use intercom_types::{Event, Json, LoggedEvent, PromptId, RequestId, Role, SessionId, Time};
 use intercom_wire::acp::{client_messages, method, send};
 use intercom_wire::jsonrpc;
 
@@ -93,6 +93,8 @@ pub(super) type OutgoingLine = (String, MessageMeta);
 pub(super) struct FeedOpening {
     pub(super) answer: Option<OutgoingLine>,
     pub(super) history: HistoryMode,
+    /// Prompts of this client that an earlier daemon received.
+    pub(super) prompts: Vec<PromptId>,
     /// The options in the answer.
     pub(super) options: Option<Value>,
 }
@@ -122,6 +124,8 @@ pub(super) struct SessionFeed {
     after: u64,
     out: VecDeque<OutgoingLine>,
     prompts: PromptTracker,
+    /// Prompts of this client that it is about to repeat after a restart of the daemon.
+    repeated: Vec<PromptId>,
     /// Requests to send once the feed has caught up.
     open_requests: Vec<ClientRequest>,
     /// True if the last read of the log returned nothing.
@@ -154,6 +158,7 @@ impl SessionFeed {
             after: 0,
             out: VecDeque::new(),
             prompts: PromptTracker::default(),
+            repeated: Vec::new(),
             open_requests: Vec::new(),
             caught_up: false,
             modes: BTreeMap::new(),
@@ -299,7 +304,7 @@ impl SessionFeed {
         let event = logged.event();
         match &event {
             Event::PromptSending(sending) => {
-                let is_others = !self.prompts.has(sending.prompt);
+                let is_others = !self.prompts.has(sending.prompt) && !self.repeated.contains(&sending.prompt);
                 if let Some(content) = self.content_of(sending).await {
                     for line in self.encoder.prompt_chunks(&content).into_iter().filter(|_| is_others) {
                         self.enqueue_line(line);

@@ -1,7 +1,7 @@
 //! The client's open requests, and its sessions.
 
 use crate::cli::acp::message::ClientRequestKind;
-use intercom_types::{Json, RequestId};
+use intercom_types::{Json, PromptId, RequestId};
 
 #[derive(Debug)]
 pub(super) struct RelayedRequest {
@@ -11,6 +11,8 @@ pub(super) struct RelayedRequest {
     /// The text, as long as it may have to be sent again.
     pub(super) text: Option<String>,
     pub(super) session: Option<String>,
+    /// The id that the relay gave a prompt.
+    pub(super) prompt: Option<PromptId>,
     pub(super) setup: RelayedSetup,
     /// The client's message that cancelled it.
     pub(super) cancel: Option<String>,

@@ -5,7 +5,7 @@ use serde_json::json;
 use super::open_request::{RelayedRequest, RelayedRequestStage, RelayedSession};
 use super::{PendingRelayRequests, QueuedForDaemon, RelayLinkState, attach_prompted, cancel};
 use crate::cli::acp::message::{self, RelayedResumeParams};
-use intercom_types::Json;
+use intercom_types::{Json, PromptId};
 use intercom_wire::jsonrpc::{self, INTERNAL_ERROR};
 
 /// The number of broken connections on which a request was sent, after which the request itself is blamed.
@@ -37,12 +37,19 @@ impl PendingRelayRequests {
     fn resumes(&self) -> Vec<Json> {
         let attached = self.sessions.iter().filter(|(_, session)| session.attached);
         let resume = |(id, RelayedSession { seq, setup, .. }): (&String, &RelayedSession)| {
+            // The client's own prompts must not come back to it as somebody else's, and updates may be sent before the daemon
+            // has read the prompts again.
+            let of_session = self.open.iter().filter(|open| open.session.as_ref() == Some(id));
+            let prompts: Vec<PromptId> = of_session.filter_map(|open| open.prompt).collect();
             Json::of(&RelayedResumeParams {
                 session_id: id,
                 cwd: setup.cwd.as_ref(),
                 mcp_servers: setup.mcp_servers.as_ref(),
                 additional_directories: setup.additional_directories.as_ref(),
-                meta: seq.map(|seq| json!({ "intercom": { "after": seq } })),
+                meta: seq.map(|seq| match prompts.is_empty() {
+                    true => json!({ "intercom": { "after": seq } }),
+                    false => json!({ "intercom": { "after": seq, "prompts": prompts } }),
+                }),
             })
         };
         attached.map(resume).collect()

@@ -381,4 +381,10 @@ fn a_prompt_that_is_sent_again_after_a_close_keeps_its_place_in_the_session() {
     };
     let resume = told.iter().find(|told| told["method"] == "session/resume").expect("where it was");
     assert_eq!(resume["params"]["_meta"]["intercom"]["after"], 7);
+    let prompt = told.iter().find(|told| told["method"] == "session/prompt").expect("it has no answer yet");
+    assert_eq!(
+        resume["params"]["_meta"]["intercom"]["prompts"],
+        json!([id_of(prompt)]),
+        "it must not come back as somebody else's"
+    );
 }

@@ -11,7 +11,8 @@ impl SessionFeed {
     pub(super) async fn open(&mut self, opening: FeedOpening) -> Result<(), ConnectionClosed> {
         // Read before the history: an event that arrives during the replay is new, and is not replayed as well.
         let newest = self.client.acp().0.ops.bell().listen().newest();
-        let FeedOpening { answer, history, options } = opening;
+        let FeedOpening { answer, history, options, prompts } = opening;
+        self.repeated = prompts;
         self.options = options;
         // The answer carries the position too: our relay can resume even if it receives nothing else before a restart.
         let position = match history {
