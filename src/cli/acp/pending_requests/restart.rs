@@ -46,9 +46,12 @@ impl PendingRelayRequests {
                 cwd: setup.cwd.as_ref(),
                 mcp_servers: setup.mcp_servers.as_ref(),
                 additional_directories: setup.additional_directories.as_ref(),
-                meta: seq.map(|seq| match prompts.is_empty() {
-                    true => json!({ "intercom": { "after": seq } }),
-                    false => json!({ "intercom": { "after": seq, "prompts": prompts } }),
+                meta: seq.map(|seq| {
+                    let mut ours = json!({ "after": seq });
+                    if !prompts.is_empty() {
+                        ours["prompts"] = json!(prompts);
+                    }
+                    json!({ "intercom": ours })
                 }),
             })
         };
