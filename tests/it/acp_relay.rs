@@ -338,7 +338,9 @@ fn a_restart_of_the_daemon_is_not_noticed_by_the_client() {
         (&json!("initialize"), &json!({ "protocolVersion": 1 }))
     );
     let resume = peer.hear();
-    let meta = json!({ "intercom": { "after": 11 } });
+    // Its own prompts, which must not come back to it as somebody else's.
+    let prompts = json!([&first, &second].map(|prompt| &prompt["params"]["_meta"]["intercom"]["prompt"]));
+    let meta = json!({ "intercom": { "after": 11, "prompts": prompts } });
     assert_eq!((&resume["method"], &resume["params"]["_meta"]), (&json!("session/resume"), &meta));
     assert_eq!(peer.hear(), first, "with its id, by which it is known");
     assert_eq!(peer.hear(), second);
