@@ -33,7 +33,11 @@ const UNFINISHED: &str = "unfinished text";
 fn settled(text: &str, least: usize) -> usize {
     let border = settled_in_first_pass(text);
     let most = bounded(text, border);
-    if most < least { 0 } else { bounded(text, settled_in_passes(text, border)).min(most) }
+    if most < least {
+        return 0;
+    }
+    let is_forced = most > border;
+    if is_forced { most } else { bounded(text, settled_in_passes(text, border)).min(most) }
 }
 
 fn settled_in_first_pass(text: &str) -> usize {
