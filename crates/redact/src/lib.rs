@@ -31,7 +31,7 @@ mod values;
 mod words;
 
 pub use json::redact_json;
-pub use pieces::{PieceRedactor, settled};
+pub use pieces::PieceRedactor;
 
 /// The beginning of the mark of a redacted secret.
 const MARK: &str = "[hidden:";
@@ -88,23 +88,26 @@ fn hidden_spans(text: &str) -> Vec<SecretSpan> {
 
 /// Maps a span of the redacted text to the original. A span that touches a mark includes the redacted text.
 fn in_original(span: SecretSpan, hidden: &[SecretSpan]) -> SecretSpan {
-    let place = |at: usize, is_end: bool| {
-        // The positions in the redacted text and in the original.
-        let (mut shown, mut original) = (0, 0);
-        for SecretSpan { start, end, sort } in hidden {
-            let mark = shown + (start - original);
-            if at < mark || (is_end && at == mark) {
-                break;
-            }
-            let after = mark + marked(sort).len();
-            if at < after || (is_end && at == after) {
-                return if is_end { *end } else { *start };
-            }
-            (shown, original) = (after, *end);
+    let (start, end) =
+        (place_in_original(span.start, false, hidden), place_in_original(span.end, true, hidden));
+    SecretSpan { start, end, sort: span.sort }
+}
+
+fn place_in_original(at: usize, is_end: bool, hidden: &[SecretSpan]) -> usize {
+    // The positions in the redacted text and in the original.
+    let (mut shown, mut original) = (0, 0);
+    for SecretSpan { start, end, sort } in hidden {
+        let mark = shown + (start - original);
+        if at < mark || (is_end && at == mark) {
+            break;
         }
-        original + (at - shown)
-    };
-    SecretSpan { start: place(span.start, false), end: place(span.end, true), sort: span.sort }
+        let after = mark + marked(sort).len();
+        if at < after || (is_end && at == after) {
+            return if is_end { *end } else { *start };
+        }
+        (shown, original) = (after, *end);
+    }
+    original + (at - shown)
 }
 
 fn without(text: &str, spans: &[SecretSpan]) -> String {

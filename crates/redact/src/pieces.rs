@@ -7,9 +7,10 @@
 //!   context, released │ settled: released now │ held: an incomplete line or key
 //! ```
 
+use std::borrow::Cow;
 use std::collections::VecDeque;
 
-use super::{SecretSpan, is_blank, lines, marked, pem};
+use super::{PASSES, SecretSpan, is_blank, lines, marked, pem};
 
 /// The length of text before the first held line that is kept as context, such as the `curl` of an option.
 const CONTEXT: usize = 1024;
@@ -18,6 +19,8 @@ const LONGEST_LINE: usize = 16 * 1024;
 /// The maximum length of held text. Beyond it, all but the last [`ALWAYS_HELD`] bytes are released.
 const MAX_HELD: usize = 128 * 1024;
 const ALWAYS_HELD: usize = 4096;
+/// The number of times that the border is lowered. Text that needs more is held as a whole.
+const ROUNDS: usize = 8;
 /// The placeholder for held text that has to be shown before it is settled.
 const UNFINISHED: &str = "unfinished text";
 
@@ -25,15 +28,71 @@ const UNFINISHED: &str = "unfinished text";
 ///
 /// A private key extends beyond its line, and so may the value of a name (see [`lines`]). Within a line, words are
 /// settled as long as nothing in it could assign or quote a value.
-pub fn settled(text: &str) -> usize {
-    let line = memchr::memrchr(b'\n', text.as_bytes()).map_or(0, |at| at + 1);
+///
+/// Nothing is settled if that ends before `least`, which costs little to find out.
+fn settled(text: &str, least: usize) -> usize {
+    let border = settled_in_first_pass(text);
+    let most = bounded(text, border);
+    if most < least {
+        return 0;
+    }
+    let is_forced = most > border;
+    if is_forced { most } else { bounded(text, settled_in_passes(text, border)).min(most) }
+}
+
+fn settled_in_first_pass(text: &str) -> usize {
+    let line = line_start(text, text.len());
     let rest = text.as_bytes().get(line..).unwrap_or_default();
     let assigns = |byte: &u8| matches!(byte, b'=' | b':' | b'"' | b'\'' | b'`' | b'@' | b'\\' | b'-');
     let assigns = rest.iter().any(assigns);
     let word = || line + rest.iter().rposition(|byte| is_blank(*byte)).map_or(0, |at| at + 1);
     let border = if assigns && rest.len() <= LONGEST_LINE { line } else { word() };
-    let border = border.min(pem::unfinished(text.as_bytes(), border));
-    let border = lines::unfinished(text, border);
+    unfinished(text, border)
+}
+
+fn line_start(text: &str, at: usize) -> usize {
+    memchr::memrchr(b'\n', &text.as_bytes()[..at]).map_or(0, |at| at + 1)
+}
+
+/// Returns the start, at most `border`, of a key or value that text after `border` may belong to.
+fn unfinished(text: &str, border: usize) -> usize {
+    lines::unfinished(text, pem::unfinished(text.as_bytes(), border))
+}
+
+/// Lowers the border until no pass of the redaction depends on what is after it. A redacted secret takes quotes and line
+/// breaks with it, so in a later pass a quotation may continue that was closed in the text.
+fn settled_in_passes(text: &str, mut border: usize) -> usize {
+    for _ in 0..ROUNDS {
+        match unfinished_in_passes(text, border) {
+            Some(earlier) => border = earlier,
+            None => return border,
+        }
+    }
+    0
+}
+
+fn unfinished_in_passes(text: &str, border: usize) -> Option<usize> {
+    let (mut hidden, mut shown) = (Vec::new(), Cow::Borrowed(text));
+    for _ in 0..PASSES {
+        let after = text.len() - border;
+        let in_shown = shown.len() - after;
+        let earlier = unfinished(&shown, in_shown);
+        if earlier < in_shown {
+            return Some(super::place_in_original(earlier, false, &hidden));
+        }
+        let found = super::spans(&shown).into_iter().filter(|span| span.end <= in_shown);
+        let found: Vec<_> = found.map(|span| super::in_original(span, &hidden)).collect();
+        if found.is_empty() {
+            break;
+        }
+        hidden = super::apart(hidden.into_iter().chain(found).collect());
+        shown = Cow::Owned(super::without(text, &hidden));
+    }
+    None
+}
+
+/// Moves the border so that no more than [`MAX_HELD`] is held.
+fn bounded(text: &str, border: usize) -> usize {
     let forced = text.len().saturating_sub(ALWAYS_HELD);
     if text.len() - border > MAX_HELD { text.floor_char_boundary(forced).max(border) } else { border }
 }
@@ -54,10 +113,15 @@ impl PieceRedactor {
     pub fn push(&mut self, piece: &str) -> Vec<String> {
         self.text.push_str(piece);
         self.held.push_back(self.text.len());
-        let settled = settled(&self.text);
+        let first = self.held.front().copied().unwrap_or_default();
+        let settled = settled(&self.text, first);
         let count = self.held.iter().take_while(|end| **end <= settled).count();
-        let given = self.release(count);
-        self.forget(settled);
+        if count == 0 {
+            return Vec::new();
+        }
+        let spans = super::hidden_spans(&self.text);
+        let given = self.render(count, &spans);
+        self.forget(&spans);
         given
     }
 
@@ -69,14 +133,14 @@ impl PieceRedactor {
 
     /// Ends the text and returns the rest of the pieces.
     pub fn finish(&mut self) -> Vec<String> {
-        let given = self.release(self.held.len());
+        let given = self.render(self.held.len(), &super::hidden_spans(&self.text));
         *self = Self::default();
         given
     }
 
     /// Returns the held pieces, as far as they may be shown before the text is complete.
     pub fn release_unsettled(&mut self) -> Vec<String> {
-        let (settled, end) = (settled(&self.text), self.text.len());
+        let (settled, end) = (settled(&self.text, 0), self.text.len());
         let mut spans = super::hidden_spans(&self.text);
         spans.retain(|span| span.start < settled);
         spans.push(SecretSpan { start: settled, end, sort: UNFINISHED });
@@ -90,14 +154,6 @@ impl PieceRedactor {
         self.text.capacity() + self.held.capacity() * size_of::<usize>()
     }
 
-    fn release(&mut self, count: usize) -> Vec<String> {
-        if count == 0 {
-            return Vec::new();
-        }
-        let spans = super::hidden_spans(&self.text);
-        self.render(count, &spans)
-    }
-
     fn render(&mut self, count: usize, spans: &[SecretSpan]) -> Vec<String> {
         let mut out = Vec::with_capacity(count);
         for end in self.held.drain(..count) {
@@ -108,12 +164,17 @@ impl PieceRedactor {
     }
 
     /// Drops complete lines of context that are no longer needed.
-    fn forget(&mut self, settled: usize) {
-        let settled = settled.min(self.released);
-        let line = memchr::memrchr(b'\n', &self.text.as_bytes()[..settled]).map_or(0, |at| at + 1);
+    fn forget(&mut self, spans: &[SecretSpan]) {
+        let line = line_start(&self.text, self.released);
         let most = self.text.floor_char_boundary(line.saturating_sub(CONTEXT));
-        let cut =
+        let mut cut =
             memchr::memchr(b'\n', &self.text.as_bytes()[most..]).map_or(0, |at| most + at + 1).min(line);
+        // Lines that a secret joins are one line to later passes.
+        for span in spans.iter().rev().filter(|span| span.start < line) {
+            if span.start < cut && cut <= span.end {
+                cut = line_start(&self.text, span.start);
+            }
+        }
         // An endless line has no context except its own last words.
         let cut = if self.released - cut > MAX_HELD {
             self.text.floor_char_boundary(self.released - ALWAYS_HELD)

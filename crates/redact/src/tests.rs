@@ -458,6 +458,17 @@ fn armour() -> impl Strategy<Value = String> {
     proptest::collection::vec(select(parts), 0..24).prop_map(|parts| parts.concat())
 }
 
+/// Assignments of values with quotes, line breaks or control bytes in them, whose own quotes may never close.
+fn quotations() -> impl Strategy<Value = String> {
+    let names = vec!["'token', '", "\"token\", \"", "token=\"", "PASSWORD=", "password: |\n  ", "--token '"];
+    let values =
+        vec!["q1w3e4r5", "a'b1c2d3", "a1b2\"c3", "q1w3e4\nt6y7u8", "q1w3e4r5\\\nt6", "\0q1w3e4\u{1}"];
+    let ends = vec!["'", "\" ", "\n", " ", "'\n", "\"\n"];
+    let assignment = (select(names), select(values), select(ends));
+    let assignment = assignment.prop_map(|(name, value, end)| format!("{name}{value}{end}"));
+    proptest::collection::vec(assignment, 0..6).prop_map(|parts| parts.concat())
+}
+
 /// Cuts a text at these places, never inside of a character.
 fn cut<'a>(text: &'a str, cuts: &[usize]) -> Vec<&'a str> {
     let mut places: Vec<usize> =
@@ -504,6 +515,38 @@ fn a_line_waits_as_a_whole_for_a_value_that_goes_beyond_it() {
     for size in [1, 2, 3, 5, 8, 13, 40] {
         let cuts: Vec<usize> = (0..text.len()).step_by(size).collect();
         assert_eq!(streamed(text, &cuts).0.concat(), whole, "{size} at a time");
+    }
+}
+
+/// A redacted secret takes its quotes and line breaks with it, so that another quotation continues on the next line.
+#[test]
+fn a_line_waits_for_a_value_that_only_a_later_pass_finds() {
+    for text in [
+        "password=\"a'b1c2d3\" 'token', 'q1w3e4r5\nt6y7u8' now\nThat is all.\n",
+        "token='a1b2c3\nd4\"e5f6' \"token\", \"q1w3e4r5\nt6y7u8\" now\nThat is all.\n",
+    ] {
+        let whole = redact(text).text;
+        assert!(!whole.contains("q1w3e4") && !whole.contains("t6y7u8"), "{whole}");
+        for size in [1, 2, 3, 5, 8, 13, 40] {
+            let cuts: Vec<usize> = (0..text.len()).step_by(size).collect();
+            assert_eq!(streamed(text, &cuts).0.concat(), whole, "{size} at a time");
+        }
+    }
+}
+
+/// Context that begins inside of a secret would have other quotes than the whole.
+#[test]
+fn context_never_begins_inside_of_a_secret() {
+    let secret = "z9y8x7w6v5u4t3\\\n".repeat(90);
+    let text = format!(
+        "It's PASSWORD={secret}s2 and so it is, isn't it, 'token', 'q1w3e4r5\nt6y7u8' now\nThat is all.\n"
+    );
+    let text = format!("{}{text}", "Some words.\n".repeat(300));
+    let whole = redact(&text).text;
+    assert!(!whole.contains("t6y7u8"), "{whole}");
+    for size in [1, 13, 40] {
+        let cuts: Vec<usize> = (0..text.len()).step_by(size).collect();
+        assert_eq!(streamed(&text, &cuts).0.concat(), whole, "{size} at a time");
     }
 }
 
@@ -569,6 +612,14 @@ proptest! {
         let (out, _) = streamed(&text, &cuts);
         prop_assert_eq!(out.concat(), whole);
         prop_assert_eq!(out.len(), cuts.len() + 1);
+    }
+
+    #[test]
+    fn quotations_over_lines_are_hidden_alike_in_pieces_and_whole(
+        text in quotations(),
+        cuts in proptest::collection::vec(any::<usize>(), 0..12),
+    ) {
+        prop_assert_eq!(streamed(&text, &cuts).0.concat(), redact(&text).text);
     }
 
     #[test]
