@@ -11,6 +11,8 @@ const END: &[u8] = b"-----END ";
 const LONGEST: usize = 64 * 1024;
 /// The maximum length of a line of armour.
 const LONGEST_ARMOUR: usize = 96;
+/// The length of text after the last line of a key that is examined.
+const LOOK: usize = 128;
 /// The length of a run of letters that is a line of a key and not a word.
 const LINE: usize = 16;
 /// The length of a run that makes the text between a begin and an end a key.
@@ -33,7 +35,7 @@ impl PrivateKeyFinder {
         let before = self.done;
         if let Some(body) = armour(bytes, at, BEGIN) {
             self.done = body;
-            let end = read(bytes, body).or_else(|| self.between(bytes, at, body))?;
+            let end = read(bytes, body).end.or_else(|| self.between(bytes, at, body))?;
             self.done = end;
             return Some(SecretSpan { start: at, end, sort: SORT });
         }
@@ -117,7 +119,25 @@ pub(super) fn unfinished(bytes: &[u8], border: usize) -> usize {
     let last = memchr::memmem::rfind(&bytes[near..], END).map(|at| near + at);
     let line = last.filter(|end| !bytes[*end..].contains(&b'\n'));
     let lines = key_start_before(bytes, 0, border.min(line.unwrap_or(border)));
-    [begun, lines].into_iter().flatten().fold(border, usize::min)
+    [begun, lines, continued(bytes, near, border)].into_iter().flatten().fold(border, usize::min)
+}
+
+/// Returns the start of the first key whose lines reach beyond `border`. Other armour may be in its headers.
+fn continued(bytes: &[u8], near: usize, border: usize) -> Option<usize> {
+    let mut read_until = near;
+    for begin in memchr::memmem::find_iter(&bytes[near..border.max(near)], BEGIN).map(|at| near + at) {
+        // Lines inside of those that were read end with them.
+        if begin < read_until {
+            continue;
+        }
+        let Some(body) = armour(bytes, begin, BEGIN) else { continue };
+        let KeyLines { reach, .. } = read(bytes, body);
+        if reach > border {
+            return Some(begin);
+        }
+        read_until = reach.saturating_sub(LOOK);
+    }
+    None
 }
 
 /// Returns the end of the line `-----BEGIN … PRIVATE KEY-----` that begins at `at`.
@@ -134,12 +154,20 @@ fn is_base64(byte: u8) -> bool {
     byte.is_ascii_alphanumeric() || matches!(byte, b'+' | b'/' | b'=')
 }
 
-/// Reads the lines of a key; returns its end, if there was one.
-fn read(bytes: &[u8], body: usize) -> Option<usize> {
+struct KeyLines {
+    /// The end of the key, if there was one.
+    end: Option<usize>,
+    /// The end of the examined text, or more.
+    reach: usize,
+}
+
+/// Reads the lines of a key.
+fn read(bytes: &[u8], body: usize) -> KeyLines {
     let (mut at, mut end, mut any) = (body, body, false);
     while at < bytes.len() {
         if bytes[at..].starts_with(END) {
-            return armour(bytes, at, END).or(any.then_some(end));
+            let whole = armour(bytes, at, END);
+            return KeyLines { end: whole.or(any.then_some(end)), reach: whole.unwrap_or(at + LOOK) };
         }
         if bytes[at..].starts_with(BEGIN) {
             break;
@@ -167,7 +195,8 @@ fn read(bytes: &[u8], body: usize) -> Option<usize> {
         at = next;
         end = next;
     }
-    any.then_some(end)
+    let token = skip(bytes, at, is_base64);
+    KeyLines { end: any.then_some(end), reach: token + LOOK }
 }
 
 /// Returns the length of one piece of filler at `at`, between the lines of a key.

@@ -444,6 +444,8 @@ fn armour() -> impl Strategy<Value = String> {
         "-----END RSA PRIVATE KEY-----\n".to_owned(),
         "-----BEGIN CERTIFICATE-----\n".to_owned(),
         "-----END CERTIFICATE-----\n".to_owned(),
+        "DEK-Info: ".to_owned(),
+        "DEK-Info: ".to_owned(),
         format!("{line}\n"),
         format!("k.pem:2:{line}\n"),
         format!("k.pem:2 {line} "),
@@ -567,6 +569,18 @@ fn a_key_inside_of_another_hides_with_it() {
     redactor.push("It begins with -----BEGIN PRIVATE KEY-----, as you see.\n");
     let given: usize = (0..2000).map(|_| redactor.push("These are some more words of prose.\n").len()).sum();
     assert!(given > 0);
+}
+
+/// Other armour ends a key, but the header of an encrypted one is skipped, whatever it says.
+#[test]
+fn a_key_with_armour_in_its_header_is_held_to_its_end() {
+    let text = "-----BEGIN EC PRIVATE KEY-----\nProc-Type: 4,ENCRYPTED\n\
+        DEK-Info: AES -----BEGIN EC KEY-----\nMIIEvQIBADANBgkqhkiG9w0\nf8s=\n-----END EC PRIVATE KEY-----\nSo.\n";
+    assert_eq!(redact(text).text, "[hidden: private key]\nSo.\n");
+    for size in [1, 2, 3, 5, 8, 13, 40] {
+        let cuts: Vec<usize> = (0..text.len()).step_by(size).collect();
+        assert_eq!(streamed(text, &cuts).0.concat(), redact(text).text, "{size} at a time");
+    }
 }
 
 #[test]
