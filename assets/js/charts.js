@@ -100,7 +100,9 @@ export function view() {
   async function load() {
     const mine = (turn += 1);
     try {
-      const found = await api.get(`/figures?hours=${filters.hours}${filters.session ? `&session=${filters.session}` : ""}`);
+      const found = await api.get(
+        `/figures?hours=${filters.hours}${filters.session ? `&session=${filters.session}` : ""}`,
+      );
       if (mine === turn) draw(place, found); // unless another selection was made meanwhile
     } catch (error) {
       if (mine === turn) place.replaceChildren(h("p", { class: "trouble" }, api.why(error)));

@@ -43,10 +43,7 @@ export function help() {
   ]);
   return confirm({
     title: "Keys",
-    body: [
-      h("p", { class: "faint" }, "Keys act on the focused card or row."),
-      h("dl", { class: "keys" }, rows),
-    ],
+    body: [h("p", { class: "faint" }, "Keys act on the focused card or row."), h("dl", { class: "keys" }, rows)],
     yes: "Close",
     no: null,
   });
