@@ -144,8 +144,8 @@ impl WebhookSender {
     }
 
     async fn deliver_all(&self) {
-        let mut ear = self.log.listen();
-        let newest = ear.newest();
+        let mut bell = self.log.listen();
+        let newest = bell.newest();
         let mut seq = loop {
             match self.begin(newest).await {
                 Ok(seq) => break seq,
@@ -154,10 +154,10 @@ impl WebhookSender {
             tokio::time::sleep(FIRST_RETRY).await;
         };
         loop {
-            ear.newest();
+            bell.newest();
             match self.log.events(Some(seq), None, BATCH).await {
                 Ok(Ok(events)) if events.is_empty() => {
-                    if !ear.wait_for_ring().await {
+                    if !bell.wait_for_ring().await {
                         return;
                     }
                 }

@@ -7,7 +7,7 @@ use agent_client_protocol_schema::v1::{
 use serde::de::DeserializeOwned;
 use serde_json::{Value, json};
 
-use super::client_requests::{self, ClientRequestSubject};
+use super::client_requests::{self, ClientRequest, ClientRequestSubject};
 use super::update_encoder::{self, UpdateEncoder};
 use super::{capabilities, refusal::RpcRefusal};
 use intercom_types::samples::sample;
@@ -104,6 +104,12 @@ fn a_clearance_of_our_protocol_is_a_call_with_a_permission() {
     }
 }
 
+/// The request that an admin's client gets for a clearance of an agent that speaks ACP itself.
+fn request_of_acp_agent(data: &Value) -> ClientRequest {
+    let event = sample(EventKind::ClearanceRequested, data).event();
+    client_requests::request_for(&event, true, false, Role::Admin).unwrap()
+}
+
 #[test]
 fn a_permission_of_an_acp_agent_passes_as_it_came() {
     let theirs = json!({
@@ -114,13 +120,7 @@ fn a_permission_of_an_acp_agent_passes_as_it_came() {
         "clearance": CLEARANCE, "options": [{ "id": "y", "name": "Yes", "kind": "allow_once" }],
         "request": { "id": 1, "params": theirs },
     });
-    let ask = client_requests::request_for(
-        &sample(EventKind::ClearanceRequested, &data).event(),
-        true,
-        false,
-        Role::Admin,
-    )
-    .unwrap();
+    let ask = request_of_acp_agent(&data);
     let line = client_messages::session_request(&RequestId::text(&ask.id), ask.method, &ask.params, "ses_1");
     let message: Value = serde_json::from_str(&line).unwrap();
     assert_eq!(message["id"], CLEARANCE);
@@ -138,13 +138,7 @@ fn a_contradiction_stands_before_the_content_of_a_permission() {
     for (options, rest) in [(own, Some("terminal")), (json!([]), None)] {
         let data = json!({ "clearance": CLEARANCE, "title": "t", "options": options, "risk_why": ["deletes", why],
             "request": { "id": 1, "params": theirs } });
-        let ask = client_requests::request_for(
-            &sample(EventKind::ClearanceRequested, &data).event(),
-            true,
-            false,
-            Role::Admin,
-        )
-        .unwrap();
+        let ask = request_of_acp_agent(&data);
         let sent: Value = serde_json::from_str(ask.params.as_str()).unwrap();
         assert_eq!(sent["toolCall"]["content"][0]["content"]["text"], why);
         assert_eq!(sent["toolCall"]["content"][1]["type"].as_str(), rest);

@@ -25,7 +25,7 @@ use super::interaction::{ButtonClick, FormSubmission, Interaction, ThreadMessage
 use super::sender::DesiredContent;
 use super::web_api::{SlackCallError, WebApi};
 use intercom_daemon::ops::{Caller, ErrorKind, OpError};
-use intercom_store::{DesiredMessage, Store, UpsertRule};
+use intercom_store::{DesiredMessage, Store};
 use intercom_types::{Delivery, ErrorAttachment, Json, OpenEnum, Session, SessionId};
 
 /// The limit on attempts to send a private answer, which is not stored.
@@ -383,22 +383,9 @@ impl InteractionHandler {
         message: &ThreadMessage,
         name: &str,
     ) -> Result<(), Retry> {
-        let wanted =
-            DesiredContent::Reaction { of: message.ts.clone(), name: name.to_owned(), instead_of: None }
-                .text();
-        let (channel, memo) = (message.channel.clone(), String::new());
-        let (session, thread) = (Some(session), None);
-        self.enqueue(DesiredMessage {
-            key,
-            session,
-            channel,
-            thread,
-            wanted,
-            open: false,
-            memo,
-            upsert_rule: UpsertRule::IfNew,
-        })
-        .await
+        let reaction =
+            DesiredContent::Reaction { of: message.ts.clone(), name: name.to_owned(), instead_of: None };
+        self.enqueue(reaction.outside_of_threads(key, Some(session), message.channel.clone())).await
     }
 
     /// Opens a form; sends `instead` if that fails.

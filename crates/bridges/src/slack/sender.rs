@@ -41,9 +41,11 @@ use super::access::SlackAccess;
 use super::connection_health::{ConnectionHealth, UnsentMessages};
 use super::outbox::{AttemptOutcome, OutboxRow, SendAttempt, SendKind, SlackOutbox};
 use super::web_api::{FileUpload, SlackCallError, WebApi};
-use intercom_store::{SLACK_SKEW_MILLIS, SlackMessage, SlackSendOutcome, Store, StoreError};
-use intercom_types::Time;
+use intercom_store::{
+    DesiredMessage, SLACK_SKEW_MILLIS, SlackMessage, SlackSendOutcome, Store, StoreError, UpsertRule,
+};
 use intercom_types::text::{clean, visible};
+use intercom_types::{SessionId, Time};
 
 /// The limit on pages in the search for a posted message. The search begins at the time of the attempt, so it is in the
 /// first pages or nowhere.
@@ -70,6 +72,25 @@ pub(super) enum DesiredContent {
 impl DesiredContent {
     pub(super) fn text(&self) -> String {
         serde_json::to_string(self).expect("it has string keys only")
+    }
+
+    /// Returns the row of this content outside of any thread, for which nothing has to be decided or remembered.
+    pub(super) fn outside_of_threads(
+        &self,
+        key: String,
+        session: Option<SessionId>,
+        channel: String,
+    ) -> DesiredMessage {
+        DesiredMessage {
+            key,
+            session,
+            channel,
+            thread: None,
+            wanted: self.text(),
+            open: false,
+            memo: String::new(),
+            upsert_rule: UpsertRule::IfNew,
+        }
     }
 }
 

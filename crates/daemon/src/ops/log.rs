@@ -104,8 +104,8 @@ impl Operations {
     ) -> Result<EventFollower, OpError> {
         self.admit(caller, OperationKind::Read)?;
         let (log, session) = (self.log(), self.session_id(query.session).await?);
-        let mut ear = log.listen();
-        ear.newest();
+        let mut bell = log.listen();
+        bell.newest();
         // A first read shows whether retention has removed the requested events.
         let first = log.events(query.after, session, BATCH).await?.map_err(trimmed)?;
         Ok(EventFollower {
@@ -114,7 +114,7 @@ impl Operations {
             log,
             caller: caller.clone(),
             closing,
-            ear,
+            bell,
             session,
             after: query.after.unwrap_or(0),
             batch: first.into_iter(),
@@ -190,7 +190,7 @@ pub struct EventFollower {
     /// Streams end when the daemon does.
     closing: CancellationToken,
     caller: Caller,
-    ear: BellListener,
+    bell: BellListener,
     session: Option<SessionId>,
     after: u64,
     batch: std::vec::IntoIter<LoggedEvent>,
@@ -267,7 +267,7 @@ impl EventFollower {
             if batch.is_empty() {
                 let heard = async {
                     tokio::select! {
-                        heard = self.ear.wait_for_ring() => heard,
+                        heard = self.bell.wait_for_ring() => heard,
                         () = self.caller.access_ended() => false,
                     }
                 };

@@ -7,7 +7,7 @@ use crate::slack::card;
 use crate::slack::handlers;
 use crate::slack::mentions::{self, UnansweredRequest};
 use crate::slack::sender::DesiredContent;
-use intercom_store::{DesiredMessage, StoreError, UpsertRule};
+use intercom_store::{DesiredMessage, StoreError};
 use intercom_types::{Question, SessionId};
 use intercom_types::{Role, Time};
 
@@ -112,19 +112,8 @@ impl CardPublisher {
         );
         let message = card::note(&key, words.and("\n").and(list));
         let Some(channel) = config.slack.channel.clone() else { return Ok(None) };
-        let memo = String::new();
-        let wanted = DesiredContent::Message(serde_json::json!(message)).text();
-        let (session, thread) = (None, None);
-        Ok(Some(DesiredMessage {
-            key,
-            session,
-            channel,
-            thread,
-            wanted,
-            open: false,
-            memo,
-            upsert_rule: UpsertRule::IfNew,
-        }))
+        let content = DesiredContent::Message(serde_json::json!(message));
+        Ok(Some(content.outside_of_threads(key, None, channel)))
     }
 }
 

@@ -467,18 +467,8 @@ impl CardPublisher {
         if name == now {
             return Ok(None);
         }
-        let wanted = DesiredContent::Reaction { of, name: now.to_owned(), instead_of: Some(name) }.text();
-        let (channel, memo, session) = (known.channel, String::new(), known.session);
-        Ok(Some(DesiredMessage {
-            key,
-            session,
-            channel,
-            thread: None,
-            wanted,
-            open: false,
-            memo,
-            upsert_rule: UpsertRule::IfNew,
-        }))
+        let reaction = DesiredContent::Reaction { of, name: now.to_owned(), instead_of: Some(name) };
+        Ok(Some(reaction.outside_of_threads(key, known.session, known.channel)))
     }
 }
 
