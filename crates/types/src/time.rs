@@ -66,6 +66,7 @@ pub(crate) mod rfc3339 {
 
     use super::Time;
 
+    #[expect(clippy::trivially_copy_pass_by_ref, reason = "serde calls it with a reference")]
     pub(crate) fn serialize<S: Serializer>(time: &Time, serializer: S) -> Result<S::Ok, S::Error> {
         serializer.collect_str(time)
     }
@@ -81,6 +82,7 @@ pub(crate) mod rfc3339 {
 
         use super::Time;
 
+        #[expect(clippy::ref_option, reason = "serde calls it with a reference")]
         pub(crate) fn serialize<S: Serializer>(
             time: &Option<Time>,
             serializer: S,
