@@ -60,7 +60,7 @@ impl AcpBridge {
     async fn run_expiry(&self) {
         let (mut left, mut next_look) = (self.find_left().await, Instant::now());
         loop {
-            let settings = self.0.ops.supervisor().config().seats.clone();
+            let settings = self.0.ops.supervisor().config().acp_server.clone();
             let soon = Instant::now() + (settings.close_grace() / 4).clamp(SHORTEST, LOOK_AT_LEFT);
             tokio::select! {
                 () = self.0.client_changes.notified() => {}

@@ -105,7 +105,7 @@ async fn require_enabled(State(state): State<TransportState>, request: Request, 
     if state.settings().enabled {
         return next.run(request).await;
     }
-    ApiError::new(StatusCode::NOT_FOUND, "not_found", "ACP clients are turned off: see [seats] enabled")
+    ApiError::new(StatusCode::NOT_FOUND, "not_found", "ACP clients are turned off: see [acp_server] enabled")
         .into_response()
 }
 
@@ -123,7 +123,7 @@ async fn listen(
 
 impl TransportState {
     fn settings(&self) -> AcpServerConfig {
-        self.acp.0.ops.supervisor().config().seats.clone()
+        self.acp.0.ops.supervisor().config().acp_server.clone()
     }
 
     /// Reserves one of `max_connections` connections.
@@ -137,7 +137,7 @@ impl TransportState {
         }
         let message = format!("{limit} ACP clients are connected, which is the maximum");
         Err(ApiError::new(StatusCode::SERVICE_UNAVAILABLE, "too_many_connections", message)
-            .hint("disconnect one, or raise max_connections under [seats] in the configuration"))
+            .hint("disconnect one, or raise max_connections under [acp_server] in the configuration"))
     }
 
     fn lock_connections(&self) -> MutexGuard<'_, HashMap<ConnectionKey, Arc<HttpConnection>>> {
