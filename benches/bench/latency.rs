@@ -32,7 +32,7 @@ pub(crate) fn round(daemon: &Daemon, ticks: u64, report: &mut Report) -> anyhow:
 }
 
 /// Both ends of the measurement are on one machine and read one clock.
-fn now() -> Duration {
+pub(crate) fn now() -> Duration {
     SystemTime::now().duration_since(SystemTime::UNIX_EPOCH).unwrap_or_default()
 }
 

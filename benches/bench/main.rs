@@ -11,8 +11,11 @@ mod fleet;
 mod flood;
 mod latency;
 mod loops;
+mod process;
+mod reference;
 mod report;
 mod seats;
+mod side;
 mod websocket;
 
 use std::path::PathBuf;
@@ -28,7 +31,8 @@ use report::Report;
 #[command(name = "bench")]
 struct Args {
     /// Only these: any of `lines`, `heartbeats`, `acp` (chunks of one ACP agent's message), `sessions` (clearances, latency and memory with 100 sessions open), `seats` (ACP
-    /// clients: chunks of 100 sessions, clients that read nothing, memory of 1,000 that do nothing), `fleet` (1,000 agents started, found again after a kill -9, stopped)
+    /// clients: chunks of 100 sessions, clients that read nothing, memory of 1,000 that do nothing), `fleet` (1,000 agents started, found again after a kill -9, stopped). Only by name: `side` (next to a daemon
+    /// that keeps nothing: lines, processor time, clearances through a chat, memory)
     filter: Vec<String>,
     /// A short run of less than a minute: fewer and smaller rounds, more noise
     #[arg(long)]
@@ -65,7 +69,14 @@ struct Size {
     chunks: usize,
     /// ACP clients that do nothing.
     clients: usize,
+    /// Daemons that follow one another, each with some clearances through a chat.
+    chats: usize,
 }
+
+/// The modes of a run that names none.
+const USUAL: &[&str] = &["lines", "heartbeats", "acp", "sessions", "seats", "fleet"];
+/// Those that take too long for that, or are about something else.
+const BY_NAME: &[&str] = &["side"];
 
 const FULL: Size = Size {
     lines: 1_000_000,
@@ -77,6 +88,7 @@ const FULL: Size = Size {
     fleet: 1000,
     chunks: 100,
     clients: 1000,
+    chats: 20,
 };
 const QUICK: Size = Size {
     lines: 200_000,
@@ -88,6 +100,7 @@ const QUICK: Size = Size {
     fleet: 200,
     chunks: 40,
     clients: 1000,
+    chats: 5,
 };
 
 fn main() -> anyhow::Result<()> {
@@ -97,14 +110,22 @@ fn main() -> anyhow::Result<()> {
     if seats::asked_to_tick() {
         return seats::tick();
     }
+    if let Some(times) = side::asked_to_ask() {
+        return side::ask(&times);
+    }
+    if let Some(setup) = reference::asked_to_serve() {
+        return reference::serve(&setup);
+    }
     let args = Args::parse();
-    let known = ["lines", "heartbeats", "acp", "sessions", "seats", "fleet"];
+    let known: Vec<&str> = USUAL.iter().chain(BY_NAME).copied().collect();
     if let Some(unknown) = args.filter.iter().find(|filter| !known.contains(&filter.as_str())) {
         anyhow::bail!("there is no `{unknown}`: choose from {}", known.join(", "));
     }
-    let wanted = |what: &str| args.filter.is_empty() || args.filter.iter().any(|filter| filter == what);
+    let named = |what: &str| args.filter.iter().any(|filter| filter == what);
+    let wanted = |what: &str| named(what) || (args.filter.is_empty() && USUAL.contains(&what));
     let size = if args.quick { QUICK } else { FULL };
-    let rounds = args.rounds.unwrap_or(if args.quick { 3 } else { 5 });
+    let only_by_name = !args.filter.is_empty() && !USUAL.iter().any(|usual| named(usual));
+    let rounds = args.rounds.unwrap_or(if args.quick || only_by_name { 3 } else { 5 });
     let builds = builds(&args.against)?;
 
     let mut report = Report::new(rounds);
@@ -113,11 +134,15 @@ fn main() -> anyhow::Result<()> {
     } else {
         Vec::new()
     };
+    let sides = wanted("side").then(|| side::Sides::new(size.lines, size.chats)).transpose()?;
     let chunks = wanted("acp").then(|| flood::Chunks::new(size.lines));
     for round in 0..rounds {
         eprintln!("round {} of {rounds}", round + 1);
         for flood in &floods {
             flood.round(&builds, round, &mut report)?;
+        }
+        if let Some(sides) = &sides {
+            sides.round(&builds, round, &mut report).context("side by side")?;
         }
         if let Some(chunks) = &chunks {
             chunks.round(&builds, round, &mut report)?;

@@ -3,13 +3,14 @@
 
 use std::io::{BufRead, Write};
 use std::sync::Barrier;
-use std::time::{Duration, SystemTime};
+use std::time::Duration;
 
 use anyhow::{Context, ensure};
 use nix::sys::resource::{Resource, getrlimit, setrlimit};
 use serde_json::{Value, json};
 
 use crate::daemon::{Build, Daemon};
+use crate::latency::now;
 use crate::report::{Report, percentile};
 use crate::websocket::Seat;
 
@@ -171,11 +172,6 @@ fn attached(daemon: &Daemon, session: &str) -> anyhow::Result<Seat> {
     let mut seat = Seat::open(&daemon.socket())?;
     seat.ask("session/resume", &attach(daemon, session))?;
     Ok(seat)
-}
-
-/// Both ends of the measurement are on one machine and read one clock.
-fn now() -> Duration {
-    SystemTime::now().duration_since(SystemTime::UNIX_EPOCH).unwrap_or_default()
 }
 
 /// Whether this process was started as the agent.
