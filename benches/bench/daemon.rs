@@ -16,7 +16,7 @@ use crate::process;
 /// Longer than anything here takes; reaching it is a failure.
 pub(crate) const PATIENCE: Duration = Duration::from_mins(1);
 /// More sessions than are measured with, and none that outlives its daemon.
-const CONFIG: &str = "[limits]\nmax_sessions = 2000\n[daemon]\non_stop = \"drain\"\n";
+const CONFIG: &str = "[limits]\nmax_sessions = 4000\n[daemon]\non_stop = \"drain\"\n";
 /// Who decides in the chat.
 pub(crate) const PERSON: &str = "U1";
 
@@ -43,7 +43,15 @@ pub(crate) struct Daemon {
 
 impl Daemon {
     pub(crate) fn start(build: &Build) -> anyhow::Result<Self> {
-        Self::start_with(build, CONFIG)
+        Self::start_with(build, CONFIG, |_| Ok(()))
+    }
+
+    /// In a state directory that is filled first.
+    pub(crate) fn start_after(
+        build: &Build,
+        fill: impl FnOnce(&Path) -> anyhow::Result<()>,
+    ) -> anyhow::Result<Self> {
+        Self::start_with(build, CONFIG, fill)
     }
 
     /// Connected to a chat in which [`PERSON`] decides, or to none.
@@ -56,15 +64,21 @@ impl Daemon {
                  [slack]\nchannel = \"{CHANNEL}\"\napi_url = \"{}\"\n",
                 chat.api_url()
             ),
+            |_| Ok(()),
         )?;
         chat.wait_connected(1);
         Ok(daemon)
     }
 
-    fn start_with(build: &Build, config: &str) -> anyhow::Result<Self> {
+    fn start_with(
+        build: &Build,
+        config: &str,
+        fill: impl FnOnce(&Path) -> anyhow::Result<()>,
+    ) -> anyhow::Result<Self> {
         let dir = tempfile::tempdir()?;
         std::fs::create_dir(dir.path().join("work"))?;
         std::fs::write(dir.path().join("config.toml"), config)?;
+        fill(&dir.path().join("state"))?;
         let child = serve(build, dir.path())?;
         let mut daemon = Self { build: build.clone(), dir, child };
         daemon.wait_until_it_listens()?;
@@ -90,7 +104,7 @@ impl Daemon {
             if self.child.try_wait()?.is_some() || start.elapsed() > PATIENCE {
                 bail!("the daemon does not listen: {}", self.log());
             }
-            std::thread::sleep(Duration::from_millis(5));
+            std::thread::sleep(Duration::from_millis(1));
         }
         Ok(())
     }
@@ -200,6 +214,16 @@ impl Daemon {
         Ok(ids)
     }
 
+    /// How long a command of a person takes, from its start to its end.
+    pub(crate) fn cli(&self, args: &[&str]) -> anyhow::Result<Duration> {
+        let mut command = command(&self.build, self.dir.path());
+        let start = Instant::now();
+        let output = command.args(args).output()?;
+        let took = start.elapsed();
+        ensure!(output.status.success(), "{args:?}: {}", String::from_utf8_lossy(&output.stderr));
+        Ok(took)
+    }
+
     /// Resident memory once nothing changes any more.
     pub(crate) fn settled_rss_kib(&self) -> anyhow::Result<f64> {
         process::settled_rss_kib(&process::proc_dir(self.child.id()))
@@ -263,20 +287,27 @@ impl Daemon {
     }
 }
 
-fn serve(build: &Build, dir: &Path) -> anyhow::Result<Child> {
-    let log = std::fs::OpenOptions::new().create(true).append(true).open(dir.join("daemon.log"))?;
-    Command::new(&build.path)
-        .arg("serve")
+/// The program in its own environment.
+fn command(build: &Build, dir: &Path) -> Command {
+    let mut command = Command::new(&build.path);
+    command
         .current_dir(dir) // by which `scripts/bench` finds what is left over
         .env_clear()
         .env("PATH", std::env::var_os("PATH").unwrap_or_default())
         .env("HOME", dir)
         .env("INTERCOM_STATE_DIR", dir.join("state"))
         .env("INTERCOM_CONFIG", dir.join("config.toml"))
+        .stdin(Stdio::null());
+    command
+}
+
+fn serve(build: &Build, dir: &Path) -> anyhow::Result<Child> {
+    let log = std::fs::OpenOptions::new().create(true).append(true).open(dir.join("daemon.log"))?;
+    command(build, dir)
+        .arg("serve")
         // Of use only with a channel in the configuration.
         .env("INTERCOM_SLACK_APP_TOKEN", APP_TOKEN)
         .env("INTERCOM_SLACK_BOT_TOKEN", BOT_TOKEN)
-        .stdin(Stdio::null())
         .stdout(log.try_clone()?)
         .stderr(log)
         .spawn()

@@ -6,9 +6,11 @@
 #![allow(clippy::print_stdout, reason = "the table goes there")]
 
 mod clearances;
+mod crowd;
 mod daemon;
 mod fleet;
 mod flood;
+mod growth;
 mod latency;
 mod loops;
 mod process;
@@ -23,6 +25,7 @@ use std::path::PathBuf;
 use anyhow::Context;
 use clap::Parser;
 
+use crowd::CrowdSize;
 use daemon::Build;
 use report::Report;
 
@@ -32,7 +35,8 @@ use report::Report;
 struct Args {
     /// Only these: any of `lines`, `heartbeats`, `acp` (chunks of one ACP agent's message), `sessions` (clearances, latency and memory with 100 sessions open), `seats` (ACP
     /// clients: chunks of 100 sessions, clients that read nothing, memory of 1,000 that do nothing), `fleet` (1,000 agents started, found again after a kill -9, stopped). Only by name: `side` (next to a daemon
-    /// that keeps nothing: lines, processor time, clearances through a chat, memory)
+    /// that keeps nothing: lines, processor time, clearances through a chat, memory), `growth` (a log of 10,000,000 events: start-up, pages, catch-up, removal), `crowd` (1,000
+    /// watchers, clearances beside floods, 3,000 agents)
     filter: Vec<String>,
     /// A short run of less than a minute: fewer and smaller rounds, more noise
     #[arg(long)]
@@ -40,6 +44,9 @@ struct Args {
     /// How often everything is measured
     #[arg(long)]
     rounds: Option<usize>,
+    /// Events in the log of `growth`
+    #[arg(long)]
+    events: Option<u64>,
     /// Print the figures as JSON
     #[arg(long)]
     json: bool,
@@ -71,12 +78,15 @@ struct Size {
     clients: usize,
     /// Daemons that follow one another, each with some clearances through a chat.
     chats: usize,
+    /// Events in a large log.
+    events: u64,
+    crowd: CrowdSize,
 }
 
 /// The modes of a run that names none.
 const USUAL: &[&str] = &["lines", "heartbeats", "acp", "sessions", "seats", "fleet"];
 /// Those that take too long for that, or are about something else.
-const BY_NAME: &[&str] = &["side"];
+const BY_NAME: &[&str] = &["side", "growth", "crowd"];
 
 const FULL: Size = Size {
     lines: 1_000_000,
@@ -89,6 +99,8 @@ const FULL: Size = Size {
     chunks: 100,
     clients: 1000,
     chats: 20,
+    events: 10_000_000,
+    crowd: CrowdSize { watchers: 1000, events: 8000, clearances: 1000, agents: 3000 },
 };
 const QUICK: Size = Size {
     lines: 200_000,
@@ -101,6 +113,8 @@ const QUICK: Size = Size {
     chunks: 40,
     clients: 1000,
     chats: 5,
+    events: 1_000_000,
+    crowd: CrowdSize { watchers: 200, events: 2000, clearances: 200, agents: 500 },
 };
 
 fn main() -> anyhow::Result<()> {
@@ -150,6 +164,9 @@ fn main() -> anyhow::Result<()> {
         if wanted("heartbeats") {
             flood::heartbeats(&builds, round, size.heartbeats, &mut report)?;
         }
+        if wanted("crowd") {
+            crowd::round(&builds, round, size.crowd, &mut report).context("in a crowd")?;
+        }
         if wanted("sessions") {
             let times = loops::one_row(size.commits)?;
             report.add_percentile("one row, one transaction, no daemon, p50".to_owned(), &times, 50);
@@ -165,10 +182,20 @@ fn main() -> anyhow::Result<()> {
             }
         }
     }
+    if wanted("growth") {
+        for build in &builds {
+            growth::round(build, args.events.unwrap_or(size.events), &mut report)
+                .context("with a large log")?;
+        }
+    }
+    if wanted("crowd") {
+        eprintln!("a fleet of {}", size.crowd.agents);
+        crowd::fleets(&builds, size.crowd.agents, &mut report).context("with a large fleet")?;
+    }
     if wanted("fleet") {
         eprintln!("a fleet of {}", size.fleet);
         for build in &builds {
-            fleet::round(build, size.fleet, &mut report).context("with a fleet")?;
+            fleet::round(build, size.fleet, fleet::USUAL, &mut report).context("with a fleet")?;
         }
     }
     if args.json {

@@ -4,6 +4,7 @@ use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
 
 use anyhow::Context;
+use nix::sys::resource::{Resource, getrlimit, setrlimit};
 use nix::unistd::{SysconfVar, sysconf};
 
 /// Two ticks of the clock that processor time is counted in: less than that in a [`LOOK`] is idleness.
@@ -75,4 +76,10 @@ fn kib(file: &Path, key: &str) -> anyhow::Result<f64> {
     let number = line.and_then(|line| line.trim().strip_suffix(" kB"));
     let number = number.and_then(|number| number.trim().parse().ok());
     number.with_context(|| format!("no {key} in {}", file.display()))
+}
+
+/// As many open files as this process and those that it starts may have.
+pub(crate) fn raise_file_limit() -> anyhow::Result<()> {
+    let (_, most) = getrlimit(Resource::RLIMIT_NOFILE)?;
+    Ok(setrlimit(Resource::RLIMIT_NOFILE, most, most)?)
 }

@@ -46,7 +46,13 @@ impl Report {
         self.put(name, "ms", percentile(times, percent), None);
     }
 
-    fn put(&mut self, name: String, unit: &'static str, sample: f64, target: Option<&'static str>) {
+    pub(crate) fn put(
+        &mut self,
+        name: String,
+        unit: &'static str,
+        sample: f64,
+        target: Option<&'static str>,
+    ) {
         match self.figures.iter_mut().find(|figure| figure.name == name) {
             Some(figure) => figure.samples.push(sample),
             None => self.figures.push(Figure { name, unit, samples: vec![sample], target }),

@@ -6,11 +6,11 @@ use std::sync::Barrier;
 use std::time::Duration;
 
 use anyhow::{Context, ensure};
-use nix::sys::resource::{Resource, getrlimit, setrlimit};
 use serde_json::{Value, json};
 
 use crate::daemon::{Build, Daemon};
 use crate::latency::now;
+use crate::process;
 use crate::report::{Report, percentile};
 use crate::websocket::Seat;
 
@@ -78,8 +78,7 @@ fn beside(daemon: &Daemon, sessions: &[String], ticks: usize, read: bool) -> any
 /// What so many clients cost that have introduced themselves, and that are attached to a session.
 pub(crate) fn idle(build: &Build, clients: usize, report: &mut Report) -> anyhow::Result<()> {
     let name = &build.name;
-    let (_, most) = getrlimit(Resource::RLIMIT_NOFILE)?;
-    setrlimit(Resource::RLIMIT_NOFILE, most, most)?;
+    process::raise_file_limit()?;
     let daemon = Daemon::start(build)?;
     let sessions = daemon.open_acp(1, &std::env::current_exe()?, &[TICK.to_owned()])?;
     // Whatever the first ones bring along is not theirs.
