@@ -470,7 +470,7 @@ impl SessionActor {
 
     /// Assesses a request for a clearance before it is recorded, so that its risk and its ruling are part of the same
     /// event.
-    fn assessed(&self, ask: ClearanceRequest) -> impl Future<Output = SessionInput> + Send + use<> {
+    fn assessed(&self, ask: Box<ClearanceRequest>) -> impl Future<Output = SessionInput> + Send + use<> {
         let (assessor, spec, asked) =
             (Arc::clone(&self.plan.assessor), self.state.spec().clone(), ask.clone());
         let (fallback, who) = (Arc::clone(&assessor), spec.clone());
@@ -490,7 +490,7 @@ impl SessionActor {
                 tracing::error!("a request could not be assessed in time; people decide");
                 fallback.unassessed(&who)
             });
-            SessionInput::ClearanceRequested(Box::new(ask), Box::new(assessed))
+            SessionInput::ClearanceRequested(ask, Box::new(assessed))
         }
     }
 
