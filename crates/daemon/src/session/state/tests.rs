@@ -18,10 +18,7 @@ mod presets;
 mod prompts;
 mod snapshots;
 mod stalls;
-use intercom_types::event::{
-    ClearanceClosed, ClearanceDecided, ClearanceDelivered, ClearanceUndelivered, QuestionAnswered,
-    QuestionClosed,
-};
+use intercom_types::event::{ClearanceDelivered, ClearanceUndelivered, QuestionAnswered, QuestionClosed};
 use intercom_types::{
     AgentMessage, Answer, ClearanceId, ClearanceRequest, EventKind, Exit, FaultCode, HeartbeatProgress,
     LadderChoice, LineExcerpt, LineRejection, Outcome, Phase, PromptState, QuestionId, RequestFault,
