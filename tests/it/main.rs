@@ -46,6 +46,7 @@ mod looks;
 mod lost_daemon;
 mod openapi;
 mod orphans;
+mod overlap;
 mod peer_identity;
 mod peers;
 mod policy;

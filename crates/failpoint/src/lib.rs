@@ -1,8 +1,8 @@
 //! Failpoints: places where a test can kill the daemon as if by `kill -9`. They exist in debug builds only.
 //!
 //! `INTERCOM_FAILPOINT=name` kills the process at the first visit, `name:3` at the third, and `name!` panics at the
-//! first. `name@FILE` pauses each visit as long as FILE exists. `name~TEXT` panics at every visit with a text that
-//! contains TEXT.
+//! first. `name@FILE` pauses each visit as long as FILE exists, `name=FILE` creates FILE. `name~TEXT` panics at every
+//! visit with a text that contains TEXT.
 
 /// Kills the process, panics or waits here if the environment requests it.
 #[cfg(debug_assertions)]
@@ -22,6 +22,12 @@ pub fn visit(name: &str) {
     if let Some((paused, file)) = wanted.as_ref().and_then(|(wanted, ..)| wanted.split_once('@')) {
         while paused == name && std::path::Path::new(file).exists() {
             std::thread::sleep(std::time::Duration::from_millis(5));
+        }
+        return;
+    }
+    if let Some((watched, file)) = wanted.as_ref().and_then(|(wanted, ..)| wanted.split_once('=')) {
+        if watched == name {
+            std::fs::write(file, "").ok(); // then the test waits for it in vain, and says so
         }
         return;
     }

@@ -278,16 +278,23 @@ async fn read_journal(
     loop {
         let known = *extent.borrow_and_update();
         while reader.offset() < known.end {
-            let read = tokio::task::spawn_blocking(move || {
-                let mut chunk = vec![0; CHUNK_BYTES];
-                let read = reader
-                    .read(&mut chunk)
-                    .inspect_err(|error| tracing::error!(%error, "the journal of an agent cannot be read"));
-                chunk.truncate(*read.as_ref().unwrap_or(&0));
-                (reader, chunk)
-            });
-            let Ok((back, chunk)) = read.await else { return };
-            reader = back;
+            // A line has a short way: it is in memory, and no other thread has to wake up for it.
+            let size = usize::try_from(known.end - reader.offset()).unwrap_or(CHUNK_BYTES).min(CHUNK_BYTES);
+            let mut chunk = vec![0; size];
+            let read = reader.read_cached(&mut chunk);
+            chunk.truncate(read);
+            if chunk.is_empty() {
+                let read = tokio::task::spawn_blocking(move || {
+                    let mut chunk = vec![0; size];
+                    let read = reader.read(&mut chunk).inspect_err(
+                        |error| tracing::error!(%error, "the journal of an agent cannot be read"),
+                    );
+                    chunk.truncate(*read.as_ref().unwrap_or(&0));
+                    (reader, chunk)
+                });
+                let Ok((back, read)) = read.await else { return };
+                (reader, chunk) = (back, read);
+            }
             if chunk.is_empty() {
                 break; // shorter than announced: after a power failure, that is all there is
             }

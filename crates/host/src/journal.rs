@@ -8,9 +8,11 @@
 //! an offset, so a reader resumes from any offset without an index.
 
 use std::fs::{self, File, OpenOptions};
-use std::io;
+use std::io::{self, IoSliceMut};
 use std::os::unix::fs::{FileExt, OpenOptionsExt};
 use std::path::{Path, PathBuf};
+
+use rustix::io::{ReadWriteFlags, preadv2};
 
 /// The size from which a segment is closed and the next one begins.
 const SEGMENT_BYTES: u64 = 8 << 20;
@@ -129,6 +131,16 @@ impl JournalReader {
 
     pub(super) fn offset(&self) -> u64 {
         self.offset
+    }
+
+    /// Reads without waiting for the disk; returns 0 if that needs [`Self::read`]. What the shim has just written is in
+    /// memory.
+    pub(super) fn read_cached(&mut self, buf: &mut [u8]) -> usize {
+        let Some((start, file)) = &self.open else { return 0 };
+        let (mut buf, offset) = ([IoSliceMut::new(buf)], self.offset - start);
+        let read = preadv2(file, &mut buf, offset, ReadWriteFlags::NOWAIT).unwrap_or(0);
+        self.offset = self.offset.saturating_add(read as u64);
+        read
     }
 
     /// Reads up to `buf.len()` bytes from the current offset; returns 0 if there is nothing more at the moment.

@@ -10,10 +10,10 @@ use super::{
     PromptCapabilities, RequestId, Time, TurnId, TurnTokenCounts,
 };
 
-/// A message from an agent.
+/// A message from an agent. Large ones are boxed: status lines and updates are far more frequent.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum AgentMessage {
-    Clearance(ClearanceRequest),
+    Clearance(Box<ClearanceRequest>),
     Question {
         request: RequestId,
         text: String,
@@ -99,7 +99,7 @@ pub enum AgentMessage {
         no_turn: bool,
     },
     /// The agent repeats our own text: logged, but no sign of activity.
-    Echo(Event),
+    Echo(Box<Event>),
     /// Any other report of a working agent.
     Update {
         params: Json,

@@ -71,7 +71,8 @@ macro_rules! events {
             }
         }
 
-        /// A fact about one session.
+        /// A fact about one session. Large payloads are boxed: a thousand small events are made and moved for each of
+        /// them.
         #[derive(Debug, Clone, PartialEq, Eq)]
         pub enum Event {
             $($(#[$doc])* $variant($payload),)*
@@ -124,7 +125,7 @@ macro_rules! events {
 }
 
 events! {
-    SessionCreated(SessionCreated) = "session.created",
+    SessionCreated(Box<SessionCreated>) = "session.created",
     /// A session that has had no process gets another agent.
     SessionAgentChanged(SessionAgentChanged) = "session.agent",
     SessionPresetChanged(SessionPresetChanged) = "session.preset",
@@ -153,8 +154,8 @@ events! {
     HostCallFailed(HostCallFailed) = "call.failed",
     ClearanceRequested(Box<ClearanceRequested>) = "clearance.requested",
     /// One of several needed approvals.
-    ClearanceApproved(ClearanceApproved) = "clearance.approved",
-    ClearanceDecided(ClearanceDecided) = "clearance.decided",
+    ClearanceApproved(Box<ClearanceApproved>) = "clearance.approved",
+    ClearanceDecided(Box<ClearanceDecided>) = "clearance.decided",
     ClearanceDelivered(ClearanceDelivered) = "clearance.delivered",
     ClearanceUndelivered(ClearanceUndelivered) = "clearance.undelivered",
     /// The agent reports the result of the action that was cleared.

@@ -1,10 +1,10 @@
-//! One message per line, with `LinesCodec` and the cases that it does not handle.
+//! One message per line, ended by LF or CRLF.
 //!
-//! `LinesCodec` drops an overlong line without its content, and loses the bytes of a line that is not UTF-8. So a line
-//! over the limit is scanned here for its id until its line feed arrives, and the codec restarts after it.
+//! A line over the limit is scanned for its id until its line feed arrives, and a line that is not UTF-8 keeps an
+//! excerpt. Each byte is looked at once for a line feed, once for UTF-8, and copied once: most of the bytes that the
+//! daemon handles pass through here.
 
 use bytes::{Buf, BytesMut};
-use tokio_util::codec::{Decoder, LinesCodec, LinesCodecError};
 
 use super::frame::Frame;
 use super::scan::OverlongMessage;
@@ -12,57 +12,47 @@ use super::{EXCERPT_CHARS, excerpt};
 
 #[derive(Debug)]
 pub struct NdjsonFramer {
-    lines: LinesCodec,
+    max_length: usize,
+    /// The number of bytes at the front of the buffer that have no line feed.
+    searched: usize,
     overlong: Option<OverlongMessage>,
 }
 
 impl NdjsonFramer {
     pub(super) fn new(max_length: usize) -> Self {
-        Self { lines: LinesCodec::new_with_max_length(max_length), overlong: None }
+        Self { max_length, searched: 0, overlong: None }
     }
 
     pub(super) fn next(&mut self, buf: &mut BytesMut) -> Option<Frame> {
         if self.overlong.is_some() {
             return self.skim(buf);
         }
-        self.decode(buf, LinesCodec::decode)
+        // A line of exactly the limit has its line feed behind it.
+        let within = buf.get(..self.max_length.saturating_add(1)).unwrap_or(buf);
+        let found = memchr::memchr(b'\n', within.get(self.searched..).unwrap_or_default());
+        if let Some(end) = found.map(|at| self.searched + at) {
+            self.searched = 0;
+            let line = line(buf.get(..end).unwrap_or_default(), end + 1);
+            buf.advance(end + 1);
+            Some(line)
+        } else if buf.len() > self.max_length {
+            self.searched = 0;
+            self.overlong = Some(OverlongMessage::default());
+            self.skim(buf)
+        } else {
+            self.searched = buf.len();
+            None
+        }
     }
 
     pub(super) fn finish(&mut self, buf: &mut BytesMut) -> Option<Frame> {
-        if self.overlong.is_some() {
-            let frame = self.skim(buf);
-            return frame.or_else(|| self.overlong.take().map(OverlongMessage::finish));
+        if let Some(frame) = self.next(buf).or_else(|| self.overlong.take().map(OverlongMessage::finish)) {
+            return Some(frame);
         }
-        let frame = self.decode(buf, LinesCodec::decode_eof);
-        if frame.is_none() {
-            buf.clear(); // a lone carriage return is not a line
-        }
-        frame.or_else(|| self.overlong.take().map(OverlongMessage::finish))
-    }
-
-    fn decode(
-        &mut self,
-        buf: &mut BytesMut,
-        decode: fn(&mut LinesCodec, &mut BytesMut) -> Result<Option<String>, LinesCodecError>,
-    ) -> Option<Frame> {
-        let before = buf.len();
-        // The codec consumes a line before it detects invalid UTF-8: keep the beginning of the line.
-        let mut head = [0; EXCERPT_CHARS];
-        head.iter_mut().zip(buf.iter()).for_each(|(kept, byte)| *kept = *byte);
-        match decode(&mut self.lines, buf) {
-            Ok(line) => line.map(Frame::Text),
-            Err(LinesCodecError::MaxLineLengthExceeded) => {
-                self.lines = LinesCodec::new_with_max_length(self.lines.max_length());
-                self.overlong = Some(OverlongMessage::default());
-                self.skim(buf)
-            }
-            Err(LinesCodecError::Io(_)) => {
-                let line = before - buf.len();
-                let text = head.get(..line).unwrap_or(&head);
-                let text = text.split(|byte| *byte == b'\n').next().unwrap_or_default();
-                Some(Frame::NotUtf8 { excerpt: excerpt(text), bytes: line as u64 })
-            }
-        }
+        self.searched = 0;
+        let rest = std::mem::take(buf);
+        // A lone carriage return is not a line.
+        (!rest.is_empty() && *rest != *b"\r").then(|| line(&rest, rest.len()))
     }
 
     /// Consumes bytes of the overlong line; returns its frame at the line feed.
@@ -77,6 +67,18 @@ impl NdjsonFramer {
             buf.clear();
             None
         }
+    }
+}
+
+/// Returns the frame of a line without its line feed; `bytes` counts that as well.
+fn line(text: &[u8], bytes: usize) -> Frame {
+    match std::str::from_utf8(text) {
+        Ok(text) => Frame::Text(text.strip_suffix('\r').unwrap_or(text).to_owned()),
+        // No more than the length of an excerpt: its characters may be single bytes.
+        Err(_) => Frame::NotUtf8 {
+            excerpt: excerpt(text.get(..EXCERPT_CHARS).unwrap_or(text)),
+            bytes: bytes as u64,
+        },
     }
 }
 

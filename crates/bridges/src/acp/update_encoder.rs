@@ -86,7 +86,7 @@ impl UpdateEncoder {
                 vec![self.update(&call)]
             }
             Event::ClearanceDecided(decided) if !self.hosted => {
-                let ClearanceDecided { clearance, status, by, reason, .. } = decided;
+                let ClearanceDecided { clearance, status, by, reason, .. } = &**decided;
                 let why = reason.as_ref().map(|why| format!(": {why}")).unwrap_or_default();
                 let call_status = if *status == ClearanceStatus::Approved { "in_progress" } else { "failed" };
                 let words = format!("{} by {by}{why}", status.as_str());

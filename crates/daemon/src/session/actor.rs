@@ -23,8 +23,8 @@
 //! and recorded with the next write.
 //!
 //! **Order.** The `select!` of `SessionActor::turn` is biased: commands, then process events, host call results,
-//! policy rulings, clocks, and output last. Each branch runs to its end before the next one begins, so that inputs
-//! never interleave. All branches are cancel-safe receives: a branch that loses has consumed nothing.
+//! policy rulings, clocks, and output last. Each input is handled to its end before the next one is taken, so that
+//! inputs never interleave. All branches are cancel-safe receives: a branch that loses has consumed nothing.
 //!
 //! **Bounds.** A full inbox answers `Overloaded`. Output is taken in batches of at most `BATCH_BYTES` and
 //! `BATCH_ROWS`. It is not read at all while too many messages, requests or host calls are open, or while the disk is
@@ -36,6 +36,10 @@
 //! store's outbox until the shim acknowledges them. Events that have happened cannot be refused, so they are retried
 //! until the store takes them; commands are tried once and otherwise leave state and driver as they were.
 //!
+//! **Overlap.** While the store commits bulk output, the next lines are decoded and stepped, so that one agent keeps a
+//! core busy with each (`ahead.rs`). They are written only after that commit, and they are given up if any other input
+//! comes first: it always finds the state of the log.
+//!
 //! **Panics.** A panic in a command or in a line of output is caught, and state and driver are restored from a copy. A
 //! panic elsewhere ends the task; the supervisor ends the agent and records that.
 
@@ -43,12 +47,13 @@ use std::collections::{BTreeMap, VecDeque};
 use std::sync::Arc;
 use std::time::Duration;
 
+use bytes::Bytes;
 use tokio::sync::{oneshot, watch};
 use tokio_util::sync::CancellationToken;
 use tracing::Instrument;
 
 use super::commit::{self, AfterCommit, MessageEncoder, StepSettings};
-use super::handle::{CommandError, DeliverySender, Mailbox, SessionHandle, StopOutcome};
+use super::handle::{CommandError, DeliverySender, Mailbox, SessionCommand, SessionHandle, StopOutcome};
 use super::stall::WatchPolicy;
 use super::state::{AgentExit, CommandRefusal, RequestAssessor, SessionInput, SessionState, StepEffect};
 use intercom_failpoint as failpoint;
@@ -58,6 +63,7 @@ use intercom_types::{AgentCommand, ClearanceRequest, Delivery, StopMode, Time, a
 use intercom_wire::driver::Driver;
 use intercom_wire::framing::Framer;
 
+mod ahead;
 mod command;
 mod host_calls;
 mod life;
@@ -100,9 +106,14 @@ pub(crate) struct ProcessPlan {
 }
 
 impl ProcessPlan {
-    fn step_settings<'a>(&'a self, watch_policy: &'a WatchPolicy, spent_elsewhere: u64) -> StepSettings<'a> {
+    fn step_settings<'a>(
+        &'a self,
+        now: Time,
+        watch_policy: &'a WatchPolicy,
+        spent_elsewhere: u64,
+    ) -> StepSettings<'a> {
         let (startup, command_fingerprint) = (self.startup_timeout, self.command_fingerprint.as_str());
-        StepSettings { watch_policy, startup, command_fingerprint, spent_elsewhere }
+        StepSettings { now, watch_policy, startup, command_fingerprint, spent_elsewhere }
     }
 }
 
@@ -178,6 +189,24 @@ struct PendingReplies {
     stoppers: Vec<oneshot::Sender<Result<StopOutcome, CommandError>>>,
     /// The answer to the stoppers once the process is gone.
     stopped: StopOutcome,
+}
+
+/// An input of one turn of the task.
+enum TurnInput {
+    Command(SessionCommand),
+    News(ProcessEvent),
+    HostCall(host_calls::HostCallReport),
+    Reassessment(reassess::ReassessmentStep),
+    /// A clearance expires.
+    Expiry,
+    /// A look at the agent is due.
+    Look,
+    /// There are lines that were read already.
+    Lines,
+    Output(Bytes),
+    Leave,
+    /// Reading is paused or continues.
+    Paused,
 }
 
 /// The owner of one session.
@@ -312,6 +341,7 @@ impl SessionActor {
             }
         };
         life.instrument(span).await;
+        self.step_back(); // a session that leaves its agent running has the state of the log
         self.into_task_exit().await
     }
 
@@ -342,30 +372,54 @@ impl SessionActor {
                 .await;
         };
         let may_read = self.state.may_read() && !paused;
-        tokio::select! {
+        let (is_ahead, more) = (self.output.ahead.is_some(), self.output.more);
+        let input = tokio::select! {
             // Biased: a flood of output must not delay a stop, and an acknowledgement must be handled before the output
             // that it caused. Output cannot starve the others, because each batch is bounded.
             biased;
-            Some(message) = self.mailbox.inbox.recv() => self.serve(message).await,
-            Some(news) = process.events.recv() => self.handle_news(news).await,
-            Some(report) = self.host_calls.next() => self.reported(report).await,
-            step = self.reassessment.next() => self.reassessed(step).await,
-            () = until(self.state.next_expiry()) => self.absorb(vec![SessionInput::Expire], None).await,
-            () = until(due) => self.look().await,
-            // Leftover lines of the last batch before new output, so that `buf` does not grow beyond a batch.
-            () = std::future::ready(()), if may_read && self.output.more => self.digest().await,
-            Some(chunk) = process.output.recv(), if may_read => {
-                self.output.buf.extend_from_slice(&chunk);
-                while self.output.buf.len() < BATCH_BYTES && let Ok(chunk) = process.output.try_recv() {
-                    self.output.buf.extend_from_slice(&chunk);
-                }
-                self.digest().await;
-            }
-            () = self.leave.cancelled() => {}
-            // Space on the disk has changed: the deadlines begin anew, and the next turn decides about reading.
-            Ok(()) = self.paused.changed() => self.absorb(vec![SessionInput::Listening], None).await,
+            Some(message) = self.mailbox.inbox.recv() => TurnInput::Command(message),
+            Some(news) = process.events.recv() => TurnInput::News(news),
+            Some(report) = self.host_calls.next() => TurnInput::HostCall(report),
+            step = self.reassessment.next() => TurnInput::Reassessment(step),
+            () = until(self.state.next_expiry()) => TurnInput::Expiry,
+            () = until(due) => TurnInput::Look,
+            // Lines that were read before new output, so that `buf` does not grow beyond a batch.
+            () = std::future::ready(()), if is_ahead || (may_read && more) => TurnInput::Lines,
+            Some(chunk) = process.output.recv(), if may_read => TurnInput::Output(chunk),
+            () = self.leave.cancelled() => TurnInput::Leave,
+            Ok(()) = self.paused.changed() => TurnInput::Paused,
             // Its output has ended, and only the exit is missing.
             else => std::future::pending().await,
+        };
+        if !matches!(input, TurnInput::Lines) {
+            self.step_back();
+        }
+        match input {
+            TurnInput::Command(message) => self.serve(message).await,
+            TurnInput::News(news) => self.handle_news(news).await,
+            TurnInput::HostCall(report) => self.reported(report).await,
+            TurnInput::Reassessment(step) => self.reassessed(step).await,
+            TurnInput::Expiry => self.absorb(vec![SessionInput::Expire], None).await,
+            TurnInput::Look => self.look().await,
+            TurnInput::Lines => self.digest().await,
+            TurnInput::Output(chunk) => {
+                self.take_output(&chunk);
+                self.digest().await;
+            }
+            TurnInput::Leave => {}
+            // Space on the disk has changed: the deadlines begin anew, and the next turn decides about reading.
+            TurnInput::Paused => self.absorb(vec![SessionInput::Listening], None).await,
+        }
+    }
+
+    /// Adds output to `buf`, with all that has arrived meanwhile.
+    fn take_output(&mut self, chunk: &[u8]) {
+        self.output.buf.extend_from_slice(chunk);
+        let Some(process) = &mut self.process else { return };
+        while self.output.buf.len() < BATCH_BYTES
+            && let Ok(chunk) = process.output.try_recv()
+        {
+            self.output.buf.extend_from_slice(&chunk);
         }
     }
 
@@ -416,7 +470,7 @@ impl SessionActor {
 
     /// Assesses a request for a clearance before it is recorded, so that its risk and its ruling are part of the same
     /// event.
-    fn assessed(&self, ask: ClearanceRequest) -> impl Future<Output = SessionInput> + Send + use<> {
+    fn assessed(&self, ask: Box<ClearanceRequest>) -> impl Future<Output = SessionInput> + Send + use<> {
         let (assessor, spec, asked) =
             (Arc::clone(&self.plan.assessor), self.state.spec().clone(), ask.clone());
         let (fallback, who) = (Arc::clone(&assessor), spec.clone());
@@ -436,7 +490,7 @@ impl SessionActor {
                 tracing::error!("a request could not be assessed in time; people decide");
                 fallback.unassessed(&who)
             });
-            SessionInput::ClearanceRequested(Box::new(ask), Box::new(assessed))
+            SessionInput::ClearanceRequested(ask, Box::new(assessed))
         }
     }
 
@@ -457,7 +511,7 @@ impl SessionActor {
     fn step(&mut self, input: SessionInput, effects: &mut Vec<StepEffect>) -> Result<(), CommandRefusal> {
         let watch_policy = self.watch_policy();
         let spent_elsewhere = self.spent_elsewhere(&watch_policy);
-        let settings = self.plan.step_settings(&watch_policy, spent_elsewhere);
+        let settings = self.plan.step_settings(Time::now(), &watch_policy, spent_elsewhere);
         commit::step(&mut self.state, settings, input, effects)
     }
 
@@ -479,7 +533,7 @@ impl SessionActor {
         let watch_policy = self.watch_policy();
         let spent_elsewhere = self.spent_elsewhere(&watch_policy);
         for input in inputs {
-            let settings = self.plan.step_settings(&watch_policy, spent_elsewhere);
+            let settings = self.plan.step_settings(Time::now(), &watch_policy, spent_elsewhere);
             let stepped = commit::step(&mut self.state, settings, input, &mut effects);
             if let Err(refused) = stepped {
                 tracing::error!(%refused, "an event was refused");
@@ -490,14 +544,27 @@ impl SessionActor {
         self.commit(write, todo, consumed).await;
     }
 
-    /// Writes until the store accepts it, then performs the actions.
+    /// Writes until the store accepts it, then performs the actions. The only way into the store for events that have
+    /// happened, with `commit_and_decode`, which ends here as well.
     async fn commit(&mut self, write: SessionWrite, todo: Vec<AfterCommit>, consumed: Option<u64>) {
         if write.is_empty() {
             return; // a look that found nothing new
         }
         let write = Arc::new(write);
+        let result = self.store.write(Arc::clone(&write)).await;
+        self.finish_commit(write, result, todo, consumed).await;
+    }
+
+    /// Repeats a write that failed until the store accepts it, then performs the actions.
+    async fn finish_commit(
+        &mut self,
+        write: Arc<SessionWrite>,
+        mut result: Result<(), StoreError>,
+        todo: Vec<AfterCommit>,
+        consumed: Option<u64>,
+    ) {
         let mut delay = RETRY_FIRST;
-        while let Err(error) = self.store.write(Arc::clone(&write)).await {
+        while let Err(error) = result {
             match error {
                 StoreError::Unavailable(_) => tracing::warn!(%error, "a write failed, will try again"),
                 error => {
@@ -515,6 +582,7 @@ impl SessionActor {
             }
             self.refuse_for(delay).await;
             delay = (delay * 2).min(RETRY_LAST);
+            result = self.store.write(Arc::clone(&write)).await;
         }
         // The snapshot with the launch description is committed; later ones need not repeat it.
         self.launch = None;

@@ -34,6 +34,7 @@ impl MessageEncoder<'_> {
 /// The current settings of a session.
 #[derive(Debug, Clone, Copy)]
 pub(super) struct StepSettings<'a> {
+    pub(super) now: Time,
     pub(super) watch_policy: &'a WatchPolicy,
     pub(super) startup: Duration,
     pub(super) command_fingerprint: &'a str,
@@ -43,20 +44,20 @@ pub(super) struct StepSettings<'a> {
 impl<'a> StepSettings<'a> {
     /// Returns the settings of a session that has no process, and gets none by this step.
     pub(super) fn without_process(watch_policy: &'a WatchPolicy) -> Self {
-        Self { watch_policy, startup: Duration::ZERO, command_fingerprint: "", spent_elsewhere: 0 }
+        let (now, startup) = (Time::now(), Duration::ZERO);
+        Self { now, watch_policy, startup, command_fingerprint: "", spent_elsewhere: 0 }
     }
 }
 
-/// Performs one step with the system's clock and randomness.
+/// Performs one step with the system's randomness.
 pub(super) fn step(
     state: &mut SessionState,
     settings: StepSettings<'_>,
     input: SessionInput,
     effects: &mut Vec<StepEffect>,
 ) -> Result<(), CommandRefusal> {
-    let StepSettings { watch_policy, startup, command_fingerprint, spent_elsewhere } = settings;
-    let mut seed = id::seed;
-    let (now, seed) = (Time::now(), &mut seed);
+    let StepSettings { now, watch_policy, startup, command_fingerprint, spent_elsewhere } = settings;
+    let seed = &mut id::seed;
     let mut cx = StepContext { now, seed, watch_policy, startup, command_fingerprint, spent_elsewhere };
     state.step(&mut cx, input, effects)
 }

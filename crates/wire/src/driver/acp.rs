@@ -246,7 +246,8 @@ impl AcpDriver {
                 return messages.push(plain());
             }
             Some("user_message_chunk") => {
-                return messages.push(AgentMessage::Echo(Event::Update(RawMessage(Json::raw(params)))));
+                return messages
+                    .push(AgentMessage::Echo(Box::new(Event::Update(RawMessage(Json::raw(params))))));
             }
             Some("agent_thought_chunk") => {
                 self.memory.turn.worked = true;
@@ -298,7 +299,7 @@ impl AcpDriver {
         self.memory.turn.worked = true;
         match AcpAgentRequest::read(name, params) {
             Ok(AcpAgentRequest::Permission(permission)) => {
-                AgentMessage::Clearance(self.permission(id, &permission, raw(), text))
+                AgentMessage::Clearance(Box::new(self.permission(id, &permission, raw(), text)))
             }
             Ok(AcpAgentRequest::Elicitation(question)) => self.question(id, &question, raw(), text),
             Ok(AcpAgentRequest::Unknown) => unknown(id, &format!("unknown method `{name}`")),

@@ -88,7 +88,7 @@ fn to_agent_message(message: IntercomMessage<'_>, text: ParsedText<'_>) -> Agent
             params: params.map_or_else(empty, Json::raw),
         },
         IntercomMessage::ClearanceRequest { id, known, params } => {
-            AgentMessage::Clearance(ClearanceRequest {
+            AgentMessage::Clearance(Box::new(ClearanceRequest {
                 request: id,
                 title: known.title.into_owned(),
                 description: known.description.map(Into::into),
@@ -102,7 +102,7 @@ fn to_agent_message(message: IntercomMessage<'_>, text: ParsedText<'_>) -> Agent
                 options: Vec::new(),
                 params: Json::raw(params),
                 line: line(text.as_str()),
-            })
+            }))
         }
         IntercomMessage::PromptForward { id, known, params } => AgentMessage::Question {
             request: id,
@@ -137,7 +137,8 @@ fn to_agent_message(message: IntercomMessage<'_>, text: ParsedText<'_>) -> Agent
             AgentMessage::Outcome { request, outcome: outcome.into_owned(), params: Json::raw(params) }
         }
         IntercomMessage::Unknown { method, id: None } if wire::is_daemon_method(&method) => {
-            AgentMessage::Echo(Event::UnknownMessage(UnknownMessage { message: text.to_json(), why: None }))
+            let unknown = UnknownMessage { message: text.to_json(), why: None };
+            AgentMessage::Echo(Box::new(Event::UnknownMessage(unknown)))
         }
         IntercomMessage::Unknown { method, id } => AgentMessage::Unknown {
             message: text.to_json(),

@@ -20,7 +20,7 @@ impl SessionActor {
     /// Continues with a process that an earlier daemon started.
     pub(super) async fn take_up(&mut self, found: FoundProcess) {
         self.mailbox.publish(found.process.observer());
-        (self.output.consumed, self.output.committed) = (found.consumed, found.consumed);
+        self.output = OutputCursor::at(found.consumed);
         let pid = found.process.identity.pid;
         self.process = Some(found.process);
         // The earlier daemon may have died between the start and its record.
@@ -152,6 +152,12 @@ impl SessionActor {
         self.spawn().await;
     }
 
+    async fn digest_all(&mut self) {
+        while self.output.more || self.output.ahead.is_some() {
+            self.digest().await;
+        }
+    }
+
     /// Records the end of the process, after all of its output.
     pub(super) async fn exited(&mut self, process_exit: ProcessExit) {
         while let Some(chunk) = match &mut self.process {
@@ -160,10 +166,9 @@ impl SessionActor {
         } {
             self.output.buf.extend_from_slice(&chunk);
             self.output.more = true;
-            while self.output.more {
-                self.digest().await;
-            }
+            self.digest_all().await;
         }
+        self.digest_all().await; // lines that were given back
         loop {
             let before = self.output.buf.len();
             let frames: Vec<_> =
@@ -171,9 +176,9 @@ impl SessionActor {
             if frames.is_empty() {
                 break;
             }
-            self.output.consumed +=
+            self.output.cut +=
                 std::mem::take(&mut self.output.held_bytes) + (before - self.output.buf.len()) as u64;
-            let end = self.output.consumed;
+            let end = self.output.cut;
             self.digest_lines(frames.into_iter().map(|frame| OutputLine { frame, end }).collect()).await;
         }
         let ProcessExit { exit, reason, steps, killed, stderr_tail, written, rescued } = process_exit;

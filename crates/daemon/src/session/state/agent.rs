@@ -127,7 +127,7 @@ impl SessionState {
                 out.record(Event::SettingRefused(SettingRefused { set, reason, error }));
             }
             AgentMessage::Cost { micros, currency } => self.cost(micros, currency.as_deref(), out),
-            AgentMessage::Echo(event) => out.record(event),
+            AgentMessage::Echo(event) => out.record(*event),
             AgentMessage::Update { params } => out.record(Event::Update(RawMessage(params))),
             AgentMessage::DriverText { text } => {
                 self.send(AgentCommand::Text(text), OutboundKind::Other, out);
@@ -155,7 +155,7 @@ impl SessionState {
             AgentMessage::Withdrawn { request, message } => self.withdrawn(request, message, out),
             AgentMessage::SteeringRefused { message, no_turn } => self.not_steered(message, no_turn, out),
             AgentMessage::Limited { kind, resets, params } => self.limited(kind, resets, params, out),
-            AgentMessage::Clearance(ask) => self.open_clearance(ask, RequestAssessment::default(), out),
+            AgentMessage::Clearance(ask) => self.open_clearance(*ask, RequestAssessment::default(), out),
             // Without an assessment it must not be performed.
             AgentMessage::HostCall(call) => {
                 let refused = HostCallAssessment::Refused(HostCallError::failed("its agent has ended"));

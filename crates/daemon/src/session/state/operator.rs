@@ -236,7 +236,7 @@ impl SessionState {
             let (approvals, needed) = (open.terms.approvals.len(), open.terms.needed);
             let DecisionDetails { reason, option, by, via, .. } = details;
             let RequestSubject { action, title } = open.subject.clone();
-            out.record(Event::ClearanceApproved(ClearanceApproved {
+            out.record(Event::ClearanceApproved(Box::new(ClearanceApproved {
                 clearance: id,
                 action,
                 title,
@@ -246,7 +246,7 @@ impl SessionState {
                 option,
                 approvals,
                 needed,
-            }));
+            })));
             return Ok(());
         }
         let open = self.requests.clearances.remove(&id).ok_or(CommandRefusal::NotOpen)?;
@@ -292,7 +292,7 @@ impl SessionState {
         let status = verdict.status();
         let DecisionDetails { reason, option, by, via, ruling } = details;
         let OpenClearance { request, terms, subject: RequestSubject { action, title }, .. } = open;
-        out.record(Event::ClearanceDecided(ClearanceDecided {
+        out.record(Event::ClearanceDecided(Box::new(ClearanceDecided {
             clearance: id,
             action,
             title,
@@ -303,7 +303,7 @@ impl SessionState {
             option: option.clone(),
             approvals: terms.approvals,
             ruling,
-        }));
+        })));
         self.tell_decision(id, request, verdict, reason, option, out);
     }
 

@@ -166,7 +166,7 @@ fn keep(message: AgentMessage, out: &mut EffectSink<'_, '_>) {
         AgentMessage::Update { params } | AgentMessage::Tool { params, .. } => {
             out.record(Event::Update(RawMessage(params)));
         }
-        AgentMessage::Echo(event) => out.record(event),
+        AgentMessage::Echo(event) => out.record(*event),
         AgentMessage::Rejected { rejection, .. } => out.record(Event::LineRejected(LineRejected(rejection))),
         AgentMessage::Clearance(ask) => out.record(unanswered(ask.params)),
         AgentMessage::HostCall(call) => out.record(unanswered(call.params)),

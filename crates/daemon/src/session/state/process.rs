@@ -40,7 +40,7 @@ impl SessionState {
 
     pub(super) fn record_creation(&self, by: &str, command: &str, out: &mut EffectSink<'_, '_>) {
         let spec = &self.spec;
-        out.record(Event::SessionCreated(SessionCreated {
+        out.record(Event::SessionCreated(Box::new(SessionCreated {
             name: spec.name.clone(),
             agent: spec.agent.clone(),
             protocol: spec.protocol.clone(),
@@ -50,7 +50,7 @@ impl SessionState {
             deferred: self.life.deferred,
             preset: Some(spec.preset).filter(|preset| *preset != Preset::Full),
             on_client_left: spec.on_client_left,
-        }));
+        })));
     }
 
     /// Starts the first process of a deferred session.

@@ -18,10 +18,7 @@ mod presets;
 mod prompts;
 mod snapshots;
 mod stalls;
-use intercom_types::event::{
-    ClearanceClosed, ClearanceDecided, ClearanceDelivered, ClearanceUndelivered, QuestionAnswered,
-    QuestionClosed,
-};
+use intercom_types::event::{ClearanceDelivered, ClearanceUndelivered, QuestionAnswered, QuestionClosed};
 use intercom_types::{
     AgentMessage, Answer, ClearanceId, ClearanceRequest, EventKind, Exit, FaultCode, HeartbeatProgress,
     LadderChoice, LineExcerpt, LineRejection, Outcome, Phase, PromptState, QuestionId, RequestFault,
@@ -155,7 +152,7 @@ fn id(request: &str) -> RequestId {
 }
 
 fn clearance(request: &str) -> AgentMessage {
-    AgentMessage::Clearance(ask(request))
+    AgentMessage::Clearance(Box::new(ask(request)))
 }
 
 fn ask(request: &str) -> ClearanceRequest {
@@ -576,17 +573,19 @@ impl Seen {
         assert!(self.settled.values().all(|times| *times == 1), "delivered or failed once");
     }
 
+    fn close(&mut self, id: ClearanceId) {
+        assert!(self.opened.contains(&id));
+        *self.closed.entry(id).or_default() += 1;
+    }
+
     fn look_at(&mut self, event: &Event) {
         match event {
             Event::AgentReady(_) => self.deferred = false,
             Event::ClearanceRequested(requested) => {
                 assert!(self.opened.insert(requested.clearance), "opened twice");
             }
-            Event::ClearanceDecided(ClearanceDecided { clearance: id, .. })
-            | Event::ClearanceClosed(ClearanceClosed { clearance: id, .. }) => {
-                assert!(self.opened.contains(id));
-                *self.closed.entry(*id).or_default() += 1;
-            }
+            Event::ClearanceDecided(decided) => self.close(decided.clearance),
+            Event::ClearanceClosed(closed) => self.close(closed.clearance),
             Event::ClearanceDelivered(ClearanceDelivered { clearance: id })
             | Event::ClearanceUndelivered(ClearanceUndelivered { clearance: id, .. }) => {
                 *self.settled.entry(*id).or_default() += 1;
