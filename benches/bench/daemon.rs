@@ -14,7 +14,7 @@ use serde_json::json;
 /// Longer than anything here takes; reaching it is a failure.
 pub(crate) const PATIENCE: Duration = Duration::from_mins(1);
 /// More sessions than are measured with, and none that outlives its daemon.
-const CONFIG: &str = "[limits]\nmax_sessions = 2000\n[daemon]\non_stop = \"drain\"\n";
+const CONFIG: &str = "[limits]\nmax_sessions = 10000\n[daemon]\non_stop = \"drain\"\n";
 
 /// A build of intercom to be measured.
 #[derive(Debug, Clone)]

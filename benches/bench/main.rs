@@ -33,6 +33,9 @@ struct Args {
     /// A short run of less than a minute: fewer and smaller rounds, more noise
     #[arg(long)]
     quick: bool,
+    /// How many agents `fleet` starts; 1,000 unless given, or 200 with `--quick`
+    #[arg(long, value_name = "N")]
+    fleet: Option<usize>,
     /// How often everything is measured
     #[arg(long)]
     rounds: Option<usize>,
@@ -103,7 +106,8 @@ fn main() -> anyhow::Result<()> {
         anyhow::bail!("there is no `{unknown}`: choose from {}", known.join(", "));
     }
     let wanted = |what: &str| args.filter.is_empty() || args.filter.iter().any(|filter| filter == what);
-    let size = if args.quick { QUICK } else { FULL };
+    let mut size = if args.quick { QUICK } else { FULL };
+    size.fleet = args.fleet.unwrap_or(size.fleet);
     let rounds = args.rounds.unwrap_or(if args.quick { 3 } else { 5 });
     let builds = builds(&args.against)?;
 
