@@ -6,6 +6,7 @@ use nix::sys::signal::Signal;
 use serde_json::Value;
 
 use crate::access::{token, with_port};
+use crate::viewers::{leaks, streaming};
 
 /// More than share one wake-up, and few enough for a quick test.
 const CROWD: usize = 150;
@@ -92,6 +93,35 @@ fn watchers_of_different_views_do_not_receive_each_others_frames() {
             assert!(block.contains(&format!("\"session\":\"{session}\"")), "{block}");
             assert_eq!(block.contains("\"summary\":"), has_summary, "{block}");
         }
+    }
+}
+
+#[test]
+fn a_crowd_of_viewers_receives_no_secret_and_each_event_once() {
+    let (daemon, address) = with_port(QUICK);
+    let viewer = place(&address, &token(&daemon, "ana", "viewer"));
+    let after = last_seq(&daemon);
+    let path = format!("/api/v1/events?after={after}");
+    let mut crowd: Vec<Events> = (0..12).map(|_| Events::open(&viewer, &path, &[])).collect();
+    let session = daemon.run_acp(&[&streaming()]);
+    daemon.prompt(&session, "go");
+    // What is held back for some is held back for all, and nothing of it is shown twice.
+    let expected = until(&mut crowd[0], "turn.ended");
+    assert!(!expected.iter().any(|block| leaks(block)));
+    let received = seqs(&expected);
+    let last = received.last().copied().unwrap();
+    assert_eq!(received, (after + 1..=last).collect::<Vec<_>>());
+    for watcher in &mut crowd[1..] {
+        assert_eq!(until(watcher, "turn.ended"), expected);
+    }
+    // Those who resume within the message receive the rest of it, and no half of a secret.
+    let middle = received[received.len() / 2];
+    let resumed = format!("/api/v1/events?after={middle}");
+    let mut late: Vec<Events> = (0..3).map(|_| Events::open(&viewer, &resumed, &[])).collect();
+    for watcher in &mut late {
+        let blocks = until(watcher, "turn.ended");
+        assert!(!blocks.iter().any(|block| leaks(block)));
+        assert_eq!(seqs(&blocks), (middle + 1..=last).collect::<Vec<_>>());
     }
 }
 
