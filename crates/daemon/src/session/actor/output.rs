@@ -202,7 +202,7 @@ impl SessionActor {
             for message in messages.drain(..) {
                 // An assessment may wait for a slow file system, and must not keep a turn for so long.
                 if matches!(message, AgentMessage::Clearance(_) | AgentMessage::HostCall(_)) {
-                    turn = None;
+                    drop(turn.take());
                 }
                 let input = match message {
                     AgentMessage::Clearance(ask) => self.assessed(ask).await,
