@@ -114,8 +114,8 @@ impl EventFollower {
                 return None;
             }
             let step = match &mut self.source {
-                EventSource::Store(_) => self.from_store().await,
-                EventSource::Tail(_) => self.from_tail().await,
+                EventSource::Store(_) => self.step_in_store().await,
+                EventSource::Tail(_) => self.step_in_tail().await,
             };
             match step {
                 Step::Frames(frames) => return Some(frames),
@@ -125,7 +125,7 @@ impl EventFollower {
         }
     }
 
-    async fn from_store(&mut self) -> Step {
+    async fn step_in_store(&mut self) -> Step {
         let Self { log, closing, caller, seat, source } = self;
         let EventSource::Store(store) = source else { return Step::Again };
         let Some(frames) = store.encode(log).await else { return Step::End };
@@ -165,7 +165,7 @@ impl EventFollower {
         }
     }
 
-    async fn from_tail(&mut self) -> Step {
+    async fn step_in_tail(&mut self) -> Step {
         let Self { log, closing, caller, seat, source } = self;
         let EventSource::Tail(tail) = source else { return Step::Again };
         tail.growth.mark_unchanged();
