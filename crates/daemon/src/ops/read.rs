@@ -35,9 +35,9 @@ impl ReadModel {
         &self.caller
     }
 
-    /// Returns a session by its id, its name, or a prefix of either.
+    /// Returns a session by its id, its name, or a prefix of its id, without its processes.
     pub async fn session(&self, typed: &str) -> Result<Option<Session>, OpError> {
-        found(self.ops.session(&self.caller, typed).await)
+        found(self.ops.session_without_processes(&self.caller, typed).await)
     }
 
     pub async fn clearance(&self, typed: &str) -> Result<Option<Clearance>, OpError> {
