@@ -43,10 +43,9 @@ impl Filled {
                 chatty.push(filler.session().await?);
             }
             let quiet_from = events - events / TENTH;
-            while filler.said < quiet_from {
-                for session in &chatty {
-                    filler.say(*session, BATCH).await?;
-                }
+            for session in chatty.iter().cycle() {
+                let Some(left) = quiet_from.checked_sub(filler.said).filter(|left| *left > 0) else { break };
+                filler.say(*session, BATCH.min(left)).await?;
             }
             let mut quiet = Vec::new();
             for _ in 0..QUIET {
@@ -93,12 +92,8 @@ impl Filler {
         self.said += events;
         self.at += i64::from(events > 0);
         let event = |n: u64| {
-            let text = format!(
-                "step {n}: read src/part_{}.rs, {} lines, {:x}",
-                n % 997,
-                n % 4001,
-                n * 2_654_435_761
-            );
+            let (part, lines, hash) = (n % 997, n % 4001, n * 2_654_435_761);
+            let text = format!("step {n}: read crates/part_{part}/src/lib.rs, {lines} lines, {hash:x}");
             let message = Json::of(&json!({ "message": text, "progress": n % 100 }));
             NewEvent { at: Time::from_millis(self.at), event: Event::Status(RawMessage(message)) }
         };

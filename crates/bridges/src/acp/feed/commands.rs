@@ -58,7 +58,7 @@ impl SessionFeed {
 
     /// Returns the deadline of a prompt that is sent now.
     fn deadline(&self) -> Option<Time> {
-        let limit = self.client.acp().0.ops.supervisor().config().seats.prompt_timeout();
+        let limit = self.client.acp().0.ops.supervisor().config().acp_server.prompt_timeout();
         limit.map(|limit| Time::now().plus(limit))
     }
 
@@ -73,11 +73,11 @@ impl SessionFeed {
             return Ok(known);
         }
         let config = self.client.acp().0.ops.supervisor().config();
-        if config.seats.busy == Busy::Refuse && (record.is_busy() || !self.prompts.is_empty()) {
+        if config.acp_server.busy == Busy::Refuse && (record.is_busy() || !self.prompts.is_empty()) {
             return Err(RpcRefusal::params("a prompt is already running; wait for its answer"));
         }
         let takes = self.client.takes(&record).await;
-        let content = content::fitted(blocks, takes, &config.seats)?;
+        let content = content::fitted(blocks, takes, &config.acp_server)?;
         // After the checks: an invalid prompt must not start a process.
         if !record.phase.is_live() {
             ops.resume(caller, &id).await?;
