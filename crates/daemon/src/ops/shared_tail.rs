@@ -159,6 +159,7 @@ pub(super) struct SharedTail {
     kept: Arc<Mutex<KeptFrames>>,
     grown: watch::Receiver<()>,
     _task: AbortOnDropHandle<()>,
+    _counted: Arc<()>,
 }
 
 impl SharedTail {
@@ -189,7 +190,15 @@ fn lock(kept: &Mutex<KeptFrames>) -> MutexGuard<'_, KeptFrames> {
 
 /// The tails and the number of readers of each view.
 #[derive(Debug, Clone, Default)]
-pub(super) struct SharedTails(Arc<Mutex<HashMap<LogView, ViewReaders>>>);
+pub(super) struct SharedTails(Arc<TailRegistry>);
+
+#[derive(Debug, Default)]
+struct TailRegistry {
+    /// Locked for look-ups only, and consistent between any two statements.
+    views: Mutex<HashMap<LogView, ViewReaders>>,
+    /// Each tail has a clone, so its count is the number of tails and one.
+    counted: Arc<()>,
+}
 
 #[derive(Debug, Default)]
 struct ViewReaders {
@@ -205,12 +214,11 @@ impl SharedTails {
     }
 
     fn views(&self) -> MutexGuard<'_, HashMap<LogView, ViewReaders>> {
-        // Locked for look-ups only, and consistent between any two statements.
-        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+        self.0.views.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     fn limit(&self) -> usize {
-        let tails = self.views().values().filter(|view| view.tail.strong_count() > 0).count();
+        let tails = Arc::strong_count(&self.0.counted) - 1;
         KEPT_BYTES.min(KEPT_BY_ALL / tails.max(1))
     }
 }
@@ -252,7 +260,8 @@ impl ViewSeat {
             growth,
         };
         let task = AbortOnDropHandle::new(tokio::spawn(reader.run(seq)));
-        let tail = Arc::new(SharedTail { kept, grown, _task: task });
+        let counted = Arc::clone(&self.tails.0.counted);
+        let tail = Arc::new(SharedTail { kept, grown, _task: task, _counted: counted });
         view.tail = Arc::downgrade(&tail);
         Some(tail)
     }
