@@ -16,7 +16,7 @@ use crate::process;
 /// Longer than anything here takes; reaching it is a failure.
 pub(crate) const PATIENCE: Duration = Duration::from_mins(1);
 /// More sessions than are measured with, and none that outlives its daemon.
-const CONFIG: &str = "[limits]\nmax_sessions = 4000\n[daemon]\non_stop = \"drain\"\n";
+const CONFIG: &str = "[limits]\nmax_sessions = 10000\n[daemon]\non_stop = \"drain\"\n";
 /// Who decides in the chat.
 pub(crate) const PERSON: &str = "U1";
 

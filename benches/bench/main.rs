@@ -41,6 +41,9 @@ struct Args {
     /// A short run of less than a minute: fewer and smaller rounds, more noise
     #[arg(long)]
     quick: bool,
+    /// How many agents `fleet` starts; 1,000 unless given, or 200 with `--quick`
+    #[arg(long, value_name = "N")]
+    fleet: Option<usize>,
     /// How often everything is measured
     #[arg(long)]
     rounds: Option<usize>,
@@ -137,7 +140,8 @@ fn main() -> anyhow::Result<()> {
     }
     let named = |what: &str| args.filter.iter().any(|filter| filter == what);
     let wanted = |what: &str| named(what) || (args.filter.is_empty() && USUAL.contains(&what));
-    let size = if args.quick { QUICK } else { FULL };
+    let mut size = if args.quick { QUICK } else { FULL };
+    size.fleet = args.fleet.unwrap_or(size.fleet);
     let only_by_name = !args.filter.is_empty() && !USUAL.iter().any(|usual| named(usual));
     let rounds = args.rounds.unwrap_or(if args.quick || only_by_name { 3 } else { 5 });
     let builds = builds(&args.against)?;

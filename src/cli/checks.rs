@@ -52,11 +52,20 @@ pub(super) struct Check {
     pub(super) status: CheckStatus,
     pub(super) detail: String,
     pub(super) hint: Option<String>,
+    /// The figures of the detail, for programs.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub(super) facts: Option<serde_json::Value>,
 }
 
 impl Check {
     pub(super) fn ok(name: &str, detail: impl Into<String>) -> Self {
-        Self { name: name.to_owned(), status: CheckStatus::Ok, detail: detail.into(), hint: None }
+        Self {
+            name: name.to_owned(),
+            status: CheckStatus::Ok,
+            detail: detail.into(),
+            hint: None,
+            facts: None,
+        }
     }
 
     pub(super) fn warning(name: &str, detail: impl Into<String>, hint: impl Into<String>) -> Self {
@@ -178,6 +187,13 @@ async fn health(place: &str, hint: &str, cx: &CliContext) -> Check {
     }
 }
 
+/// Returns the number of live sessions of the daemon; 0 if none answers.
+pub(super) async fn live_sessions(cx: &CliContext) -> u64 {
+    let asked = tokio::time::timeout(Duration::from_secs(5), cx.client.get(&url(&["health"], &[]))).await;
+    let health = asked.ok().and_then(Result::ok).and_then(|answer| answer.parse::<Health>().ok());
+    health.and_then(|health| health.more).map_or(0, |more| u64::try_from(more.sessions.live).unwrap_or(0))
+}
+
 /// Prints the daemon's warnings, for commands that people use first.
 pub(super) async fn tell_warnings(cx: &CliContext) {
     let answer = cx.client.get(&url(&["health"], &[])).await.ok();
@@ -234,7 +250,7 @@ fn immutable(file: &Path) -> String {
 pub(super) fn descriptors() -> Check {
     match getrlimit(Resource::RLIMIT_NOFILE) {
         Ok((soft, hard)) if soft < 1024 => {
-            let hint = format!("each session takes about ten; `ulimit -n {hard}` raises it");
+            let hint = format!("each session takes about four; `ulimit -n {hard}` raises it");
             Check::warning("descriptors", format!("{soft} (at most {hard})"), hint)
         }
         Ok((soft, hard)) => Check::ok("descriptors", format!("{soft} (at most {hard})")),

@@ -121,6 +121,18 @@ impl DaemonClient {
         Ok(DaemonListing { body: serde_json::to_string(&Page::whole(items))? })
     }
 
+    /// Requests an answer of any length, which is read piece by piece; a refusal is an error.
+    pub(super) async fn download(&self, url: &str) -> anyhow::Result<Download> {
+        let request = Request::builder().method(Method::GET).uri(url);
+        let reply =
+            self.send(request, Bytes::new()).await.map_err(|error| self.explain(error, false, url))?;
+        if reply.is_success() {
+            return Ok(Download(reply));
+        }
+        let answer = reply.read().await.map_err(|error| self.explain(error, false, url))?;
+        Err(DaemonRefusal::new(answer.status, answer.body).into())
+    }
+
     /// Sends a request and reads the whole answer; a refusal is an error.
     async fn call(&self, method: Method, url: &str, body: Option<&Value>) -> anyhow::Result<DaemonAnswer> {
         let changes = method != Method::GET;
@@ -176,6 +188,22 @@ impl DaemonClient {
             sender.send_request(request).await.map_err(|_| BrokenConnection)?;
         let status = response.status().as_u16();
         Ok(StreamedAnswer { status, body: response.into_body(), _connection: tasks })
+    }
+}
+
+/// An answer that is read piece by piece.
+#[derive(Debug)]
+pub(super) struct Download(StreamedAnswer);
+
+impl Download {
+    /// Returns the next bytes; `None` at the end.
+    pub(super) async fn next(&mut self) -> anyhow::Result<Option<Bytes>> {
+        while let Some(frame) = self.0.body.frame().await {
+            if let Ok(bytes) = frame.map_err(|_| BrokenConnection)?.into_data() {
+                return Ok(Some(bytes));
+            }
+        }
+        Ok(None)
     }
 }
 

@@ -51,11 +51,13 @@ pub(super) async fn run(args: DoctorArgs, cx: &CliContext) -> anyhow::Result<()>
         checks.push(checks::daemon(cx).await);
     }
     let limits = config.as_ref().map(|config| config.limits.clone()).unwrap_or_default();
+    let daemon = DaemonInfo::read(&cx.paths.daemon_json());
+    let live = if daemon.is_some() { checks::live_sessions(cx).await } else { 0 };
     checks.extend([
         checks::state_dir(&cx.paths.state_dir),
         checks::database(&cx.paths.database()),
         checks::descriptors(),
-        checks::capacity(limits.max_sessions),
+        checks::capacity(daemon.as_ref().map(|daemon| daemon.pid), live, limits.max_sessions),
         checks::disk(&cx.paths.state_dir, limits.min_free_disk_mib),
         checks::killing(config.as_ref()),
         checks::strays(&cx.paths),
@@ -65,7 +67,7 @@ pub(super) async fn run(args: DoctorArgs, cx: &CliContext) -> anyhow::Result<()>
     if let Some(config) = &config {
         checks.push(checks::audit(&cx.paths, config));
         checks.extend(checks::port(&config.api, cx));
-        checks.extend(checks::agents(config, DaemonInfo::read(&cx.paths.daemon_json()).as_ref(), cx).await);
+        checks.extend(checks::agents(config, daemon.as_ref(), cx).await);
     }
     checks.extend(super::slack::daemon(cx).await);
     report(&checks, cx)

@@ -3,6 +3,7 @@
 use std::collections::VecDeque;
 use std::time::Duration;
 
+use anyhow::Context as _;
 use jiff::Timestamp;
 use serde_json::value::RawValue;
 use tokio::time::timeout;
@@ -53,14 +54,19 @@ pub(super) struct LogsArgs {
     kind: Vec<String>,
 }
 
-/// The number of events in a page. Agents write long lines, and a page of them should fit in memory.
-const PAGE: &str = "200";
+/// The number of events in the first page of a search backwards, and the limit: each page is twice as long as the one
+/// before.
+const FIRST_PAGE: usize = 50;
+const LAST_PAGE: usize = 1000;
 /// The maximum number of events in the search for the last entries: a message can have any number of pieces.
 const MOST_TAIL: usize = 20_000;
 /// The delay after a logged end before the check whether the session was resumed.
 const END_RECHECK: Duration = Duration::from_secs(1);
 /// The time after which a word without a continuation is printed without waiting for its end.
 const WORD_TIMEOUT: Duration = Duration::from_millis(300);
+
+/// The length of a time up to its second.
+const SECOND: usize = "2026-03-04T14:02:11".len();
 
 type Page = EventPage<Box<RawValue>>;
 
@@ -97,7 +103,7 @@ pub(super) async fn run(args: LogsArgs, cx: &CliContext) -> anyhow::Result<()> {
         ctrl_c::set_session_note(&session.label(), cx);
         follow(&session.id, after, &mut printer, cx).await?;
     } else {
-        page_through(&session.id, after, &mut printer, cx).await?;
+        print_to_end(&session.id, after, &mut printer, cx).await?;
     }
     printer.end()
 }
@@ -106,12 +112,17 @@ pub(super) async fn run(args: LogsArgs, cx: &CliContext) -> anyhow::Result<()> {
 async fn page_backwards(
     session: &str,
     cx: &CliContext,
+    first_page: usize,
     mut enough: impl FnMut(Vec<ReceivedEvent>) -> bool,
 ) -> anyhow::Result<()> {
-    let mut before = i64::MAX.unsigned_abs();
+    let (mut before, mut limit) = (i64::MAX.unsigned_abs(), first_page.clamp(1, LAST_PAGE));
+    // Only JSON is printed with the daemon's summary.
+    let summary = if cx.json { "true" } else { "false" };
     loop {
-        let query = [("before", &*before.to_string()), ("session", session), ("limit", PAGE)];
+        let (from, most) = (before.to_string(), limit.to_string());
+        let query = [("before", &*from), ("session", session), ("limit", &most), ("summary", summary)];
         let page: Page = cx.client.get(&url(&["events"], &query)).await?.parse()?;
+        limit = (limit * 2).min(LAST_PAGE);
         let events = events(&page)?;
         let first = events.first().map(|event| event.seq);
         if enough(events) {
@@ -134,7 +145,11 @@ async fn last_entries(
 ) -> anyhow::Result<(VecDeque<ReceivedEvent>, u64)> {
     let mut found: VecDeque<ReceivedEvent> = VecDeque::new();
     let (mut begins, mut newest) = (Vec::new(), 0);
-    page_backwards(session, cx, |events| {
+    let is_readable = printer.format == LogOutputFormat::Readable;
+    // An entry has several events, and an event of these kinds may be rare.
+    let exact = !is_readable && printer.kinds.is_empty();
+    let first_page = if exact { count } else { FIRST_PAGE.max(count.saturating_mul(2)) };
+    page_backwards(session, cx, first_page, |events| {
         let mut over = false;
         newest = events.last().map_or(0, |event| event.seq).max(newest);
         for event in events.into_iter().rev() {
@@ -146,8 +161,8 @@ async fn last_entries(
                 found.push_front(event);
             }
         }
-        if printer.format != LogOutputFormat::Readable {
-            return over || found.len() > count;
+        if !is_readable {
+            return over || found.len() >= count;
         }
         begins = printer.entry_starts(&found);
         over || begins.len() > count || found.len() >= MOST_TAIL.max(count)
@@ -165,7 +180,7 @@ async fn last_entries(
 /// Returns the number of the last event before a time.
 async fn last_seq_before(session: &str, since: Timestamp, cx: &CliContext) -> anyhow::Result<u64> {
     let mut after = 0;
-    page_backwards(session, cx, |events| {
+    page_backwards(session, cx, LAST_PAGE, |events| {
         let older = events.iter().rev().find(|event| is_before(event, since)).map(|event| event.seq);
         after = older.unwrap_or(0);
         older.is_some()
@@ -178,23 +193,25 @@ fn is_before(event: &ReceivedEvent, since: Timestamp) -> bool {
     event.at.parse::<Timestamp>().is_ok_and(|at| at < since)
 }
 
-async fn page_through(
+/// Prints the log up to now, from one answer that the daemon writes as fast as it is read.
+async fn print_to_end(
     session: &str,
-    mut after: u64,
+    after: u64,
     printer: &mut LogPrinter,
     cx: &CliContext,
 ) -> anyhow::Result<()> {
-    loop {
-        let query = [("after", &*after.to_string()), ("session", session), ("limit", PAGE)];
-        let page: Page = cx.client.get(&url(&["events"], &query)).await?.parse()?;
-        for event in events(&page)? {
-            printer.print(&event)?;
-        }
-        match page.next {
-            Some(next) if next > after => after = next,
-            _ => return Ok(()),
-        }
+    let summary = if cx.json { "true" } else { "false" };
+    let query = [("after", &*after.to_string()), ("summary", summary)];
+    let mut log = cx.client.download(&url(&["sessions", session, "log"], &query)).await?;
+    let mut lines = Vec::new();
+    while let Some(bytes) = log.next().await? {
+        lines.extend_from_slice(&bytes);
+        let Some(end) = lines.iter().rposition(|byte| *byte == b'\n') else { continue };
+        let rest = lines.split_off(end + 1);
+        printer.print_lines(&lines)?;
+        lines = rest;
     }
+    Ok(())
 }
 
 async fn follow(session: &str, after: u64, printer: &mut LogPrinter, cx: &CliContext) -> anyhow::Result<()> {
@@ -252,16 +269,40 @@ struct LogPrinter {
     format: LogOutputFormat,
     paint: Paint,
     flow: LogFormatter,
+    /// The last second, as in the log and as shown: many events have the same.
+    second: (String, String),
 }
 
 impl LogPrinter {
     fn new(kinds: Vec<String>, format: LogOutputFormat, paint: Paint, width: Option<usize>) -> Self {
-        Self { kinds, format, paint, flow: LogFormatter::new(paint, width) }
+        Self { kinds, format, paint, flow: LogFormatter::new(paint, width), second: Default::default() }
     }
 
     fn print(&mut self, event: &ReceivedEvent) -> anyhow::Result<()> {
         let text = self.show(event);
         if self.format == LogOutputFormat::Json { output::print_json(&text) } else { output::draw(&text) }
+    }
+
+    /// Prints events, one per line, all at once.
+    fn print_lines(&mut self, lines: &[u8]) -> anyhow::Result<()> {
+        let lines = std::str::from_utf8(lines).context("the daemon's answer is not text")?;
+        if self.format == LogOutputFormat::Json && self.kinds.is_empty() {
+            return output::print_json(lines);
+        }
+        let mut text = String::new();
+        for line in lines.lines() {
+            text.push_str(&self.show(&ReceivedEvent::parse(line)?));
+        }
+        if self.format == LogOutputFormat::Json { output::print_json(&text) } else { output::draw(&text) }
+    }
+
+    /// Returns a time of the log as people read it.
+    fn lead(&mut self, at: &str) -> String {
+        let second = at.get(..SECOND).unwrap_or(at);
+        if self.second.0 != second {
+            self.second = (second.to_owned(), format!("{}  ", date_time(at)));
+        }
+        self.second.1.clone()
     }
 
     fn pause(&mut self) -> anyhow::Result<()> {
@@ -298,7 +339,7 @@ impl LogPrinter {
         if !self.wants(event) {
             return String::new();
         }
-        let lead = format!("{}  ", date_time(&event.at));
+        let lead = self.lead(&event.at);
         match self.format {
             LogOutputFormat::Json => format!("{}\n", event.raw),
             LogOutputFormat::Raw => {

@@ -23,8 +23,10 @@ pub(super) struct LsArgs {
 }
 
 pub(super) async fn run(args: LsArgs, cx: &CliContext) -> anyhow::Result<()> {
-    let query: &[_] = if args.all { &[("all", "true")] } else { &[("failed", "true")] };
-    let list = cx.client.list(&["sessions"], query).await?;
+    let scope = if args.all { ("all", "true") } else { ("failed", "true") };
+    // The table has no column for the long fields, which cost the daemon a read of a file for each live session.
+    let brief: &[_] = if cx.json { &[] } else { &[("brief", "true")] };
+    let list = cx.client.list(&["sessions"], &[&[scope], brief].concat()).await?;
     if cx.json {
         return output::print_json(&list.body);
     }

@@ -310,7 +310,7 @@ fn the_doctor_tells_the_port_the_console_and_how_many_sessions_fit() {
     let report = doctor(&mut command(dir.path()));
     assert_eq!(check(&report, "port")["detail"], format!("127.0.0.1:{port} is free"));
     let fit = check(&report, "sessions")["detail"].as_str().unwrap().to_owned();
-    assert!(fit.starts_with("about ") && fit.contains("max_sessions = 1000"), "{fit}");
+    assert!(fit.starts_with("about ") && fit.contains("max_sessions for 1000"), "{fit}");
     let daemon = Daemon::start_in(dir, &[], &[]);
     let report = daemon.cli(&["doctor", "--json"]).ok().json();
     assert_eq!(check(&report, "port")["detail"], format!("127.0.0.1:{port} is the daemon's"));

@@ -25,7 +25,7 @@ fn words(events: &[Value]) -> String {
 }
 
 /// A fragment of a secret that would reveal it.
-fn leaks(text: &str) -> bool {
+pub(crate) fn leaks(text: &str) -> bool {
     let parts = [SECRET, CLOUD, KEY.lines().nth(1).unwrap(), KEY.lines().nth(2).unwrap(), "hunter2hunter2"];
     parts.iter().any(|secret| {
         secret.as_bytes().windows(8).any(|part| text.contains(std::str::from_utf8(part).unwrap()))
@@ -46,7 +46,7 @@ const SHOWN: &str = "Here it is: [hidden: GitHub token], and\n[hidden: private k
                      curl -u ana:[hidden: password] x\nAll of it";
 
 /// A script for the ACP agent that says a text with all secrets, seven bytes at a time.
-fn streaming() -> String {
+pub(crate) fn streaming() -> String {
     let text =
         format!("Here it is: {SECRET}, and\n{KEY}\nas you see.\ncurl -u ana:hunter2hunter2 x\nAll of it");
     let pieces = text.as_bytes().chunks(7).map(|piece| std::str::from_utf8(piece).unwrap());

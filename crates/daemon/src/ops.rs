@@ -20,6 +20,8 @@ mod clearances;
 mod console;
 mod console_sessions;
 mod error;
+mod event_follower;
+mod event_frames;
 mod health;
 mod log;
 mod once;
@@ -31,6 +33,7 @@ mod roles;
 mod session_view;
 mod sessions;
 mod settings;
+mod shared_tail;
 mod stats;
 mod steering;
 mod tokens;
@@ -43,7 +46,7 @@ pub use caller::Caller;
 pub use clearances::{ClearanceQuery, DecisionResult};
 pub use console::{ConsoleAccess, NewConsoleSession, NoConsole, SignInCredential};
 pub use error::{ErrorKind, OpError};
-pub use log::EventsQuery;
+pub use log::{EventsQuery, LogFileQuery};
 pub use once::StoredAnswer;
 pub use policy::ConfigReader;
 pub use prompts::PromptQuery;
@@ -70,6 +73,7 @@ struct OperationsInner {
     read_config: ConfigReader,
     keys: once::InFlightKeys,
     backup: backup::RunningBackup,
+    tails: shared_tail::SharedTails,
     tokens: tokens::TokenRegistry,
     console: console_sessions::ConsoleSessions,
     /// Requests with a key, which continue after their caller has hung up.
@@ -90,6 +94,7 @@ impl Operations {
             read_config,
             keys: once::InFlightKeys::default(),
             backup: backup::RunningBackup::default(),
+            tails: shared_tail::SharedTails::default(),
             tokens: tokens::TokenRegistry::default(),
             console: console_sessions::ConsoleSessions::default(),
             tasks: TaskTracker::new(),
@@ -108,6 +113,10 @@ impl Operations {
 
     pub fn bell(&self) -> &Bell {
         &self.0.bell
+    }
+
+    fn tails(&self) -> &shared_tail::SharedTails {
+        &self.0.tails
     }
 
     /// Returns the store, for the tables of the bridges. They read everything else through the read model.

@@ -169,13 +169,17 @@ fn parts(living: &[ProcessBelow], root: i32) -> HashSet<i32> {
 fn children(living: &[ProcessBelow], parts: &HashSet<i32>) -> Vec<ChildProcess> {
     let is_wrapper =
         |it: &ProcessBelow| SHELLS.contains(&it.stat.name.as_str()) && runs_a_command(&arguments(it.pid));
+    let chosen = choose(living, parts, is_wrapper);
+    if chosen.is_empty() {
+        return Vec::new();
+    }
     let Some(uptime) = uptime_millis() else { return Vec::new() };
     let child = |chosen: &ProcessBelow| ChildProcess {
         is_part: parts.contains(&chosen.pid),
         name: name(&arguments(chosen.pid), &chosen.stat.name),
         age_millis: uptime.saturating_sub(millis(chosen.stat.started)),
     };
-    choose(living, parts, is_wrapper).into_iter().map(child).collect()
+    chosen.into_iter().map(child).collect()
 }
 
 /// Selects the processes to show, see [`ChildProcess`]. A process started by a part of the agent counts as started by

@@ -3,6 +3,7 @@
 use std::fs::File;
 use std::io::Read;
 use std::os::fd::{AsRawFd, FromRawFd, OwnedFd};
+use std::sync::OnceLock;
 
 use nix::errno::Errno;
 use nix::libc;
@@ -23,12 +24,12 @@ pub struct ProcessIdentity {
 impl ProcessIdentity {
     /// Returns the identity of a process that is running now.
     pub(super) fn of(pid: i32) -> Self {
-        Self { pid, boot: boot_id(), started: stat(pid).map_or(0, |stat| stat.started) }
+        Self { pid, boot: boot_id().to_owned(), started: stat(pid).map_or(0, |stat| stat.started) }
     }
 
     /// Returns an identity that matches no process of this boot.
     pub(super) fn nobody() -> Self {
-        Self { pid: 0, boot: boot_id(), started: 0 }
+        Self { pid: 0, boot: boot_id().to_owned(), started: 0 }
     }
 
     /// Reports whether exactly this process runs.
@@ -104,19 +105,26 @@ impl ProcessStat {
     }
 }
 
-pub(super) fn boot_id() -> String {
-    let id = std::fs::read_to_string("/proc/sys/kernel/random/boot_id").unwrap_or_default();
-    id.trim().to_owned()
+/// Returns the id of the machine's boot. It is read once: no process outlives a boot.
+pub(super) fn boot_id() -> &'static str {
+    static BOOT: OnceLock<String> = OnceLock::new();
+    BOOT.get_or_init(|| {
+        let id = std::fs::read_to_string("/proc/sys/kernel/random/boot_id").unwrap_or_default();
+        id.trim().to_owned()
+    })
 }
 
 pub(super) fn stat(pid: i32) -> Option<ProcessStat> {
     parse_stat(&short(&format!("/proc/{pid}/stat"))?)
 }
 
+/// The limit of files that are read in one go.
+pub(super) const SHORT: usize = 4096;
+
 /// Reads a file of `/proc` that is far shorter than a page: the kernel returns it in one read. It may contain a process
 /// name, which need not be valid UTF-8.
 pub(super) fn short(path: &str) -> Option<String> {
-    let mut bytes = [0; 4096];
+    let mut bytes = [0; SHORT];
     let length = File::open(path).ok()?.read(&mut bytes).ok()?;
     Some(String::from_utf8_lossy(&bytes[..length]).into_owned())
 }

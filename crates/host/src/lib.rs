@@ -28,6 +28,7 @@ mod generation_dir;
 mod identity;
 mod journal;
 mod leftovers;
+mod limits;
 mod netlink;
 mod peer_process;
 mod peers;
@@ -66,6 +67,7 @@ pub use generation_dir::{
 };
 pub use identity::ProcessIdentity;
 pub use leftovers::is_running;
+pub use limits::{AgentLimit, agent_limits, used_up_limit};
 pub use peer_process::PeerProcess;
 pub use peers::{OtherEnd, PortListener, SocketHolder, holders, listener, other_end};
 pub use process_observer::{ObservedProcess, ProcessObserver};

@@ -43,7 +43,9 @@ impl ProcessObserver {
     /// Returns the shims of its parts, such as terminals.
     pub(super) fn parts(&self) -> Vec<ProcessIdentity> {
         let entries = std::fs::read_dir(&self.runtime_dir.dir).into_iter().flatten().flatten();
-        let metas = entries.filter_map(|entry| record::read_meta(&entry.path()));
+        // The kind of an entry comes with the list; most are files of the shim.
+        let dirs = entries.filter(|entry| entry.file_type().is_ok_and(|kind| kind.is_dir()));
+        let metas = dirs.filter_map(|entry| record::read_meta(&entry.path()));
         metas.map(|meta| meta.shim).filter(ProcessIdentity::exists).collect()
     }
 

@@ -39,13 +39,13 @@
 //!   their end (or only strangers hold them). Then the exit record is written to disk, *before* the daemon gets its
 //!   frame: a daemon that misses that reads the file.
 
-use std::io::{Read, Write};
+use std::io::{self, Read, Write};
 use std::process::ExitCode;
 
 use serde::{Deserialize, Serialize};
 
 use super::record::ShimMeta;
-use super::{ProcessSpec, RuntimeDir};
+use super::{ProcessSpec, RuntimeDir, limits};
 
 mod agent;
 mod daemon_lock;
@@ -80,6 +80,10 @@ pub(super) enum ShimAnswer {
     Failed(String),
 }
 
+fn explained(error: &io::Error) -> String {
+    limits::explain(error).unwrap_or_else(|| error.to_string())
+}
+
 /// Runs the shim; called instead of the command line.
 pub fn main() -> ExitCode {
     close_inherited();
@@ -88,7 +92,7 @@ pub fn main() -> ExitCode {
         .read_to_end(&mut order)
         .map_err(|error| error.to_string())
         .and_then(|_| serde_json::from_slice::<ShimOrder>(&order).map_err(|error| error.to_string()));
-    let started = order.and_then(|order| run::ShimLoop::start(&order).map_err(|error| error.to_string()));
+    let started = order.and_then(|order| run::ShimLoop::start(&order).map_err(|error| explained(&error)));
     let (answer, shim) = match started {
         Ok(shim) => (ShimAnswer::Runs(Box::new(shim.meta().clone())), Some(shim)),
         Err(error) => (ShimAnswer::Failed(error), None),

@@ -15,7 +15,7 @@ use super::client::ShimClient;
 use super::environment::SESSION_VARIABLE;
 use super::record::ShimMeta;
 use super::shim::{MODE, ShimAnswer, ShimOrder};
-use super::{AgentProcess, ProcessSpec, RuntimeDir};
+use super::{AgentProcess, ProcessSpec, RuntimeDir, limits};
 
 #[derive(Debug, thiserror::Error)]
 pub enum SpawnError {
@@ -70,7 +70,7 @@ impl AgentProcess {
                     Err(lost) => lost.to_string(), // `reach` has ended it
                 }
             }
-            Ok(Err(error)) => error.to_string(),
+            Ok(Err(error)) => limits::explain(&error).unwrap_or_else(|| error.to_string()),
             Err(_) => {
                 if let Some(child) = &mut child {
                     child.start_kill().ok(); // it may have exited by itself

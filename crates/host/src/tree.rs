@@ -23,15 +23,26 @@ pub(super) struct ProcessBelow {
 /// Returns all descendants of `root`, nearest first, including zombies.
 pub(super) fn walk(root: i32) -> Vec<ProcessBelow> {
     let mut found = Vec::new();
-    let mut next = VecDeque::from([root]);
+    let mut next = VecDeque::from([(root, stat(root).is_some_and(|stat| stat.threads == 1))]);
     let mut by_scan = None;
-    while let Some(parent) = next.pop_front() {
-        for pid in children_or_scan(parent, &mut by_scan) {
-            next.push_back(pid);
-            found.extend(stat(pid).map(|stat| ProcessBelow { pid, stat }));
+    while let Some((parent, has_one_thread)) = next.pop_front() {
+        // The list of threads costs more than the list of children, and most processes have one thread.
+        let listed = if has_one_thread { children_of_thread(parent) } else { None };
+        for pid in listed.unwrap_or_else(|| children_or_scan(parent, &mut by_scan)) {
+            let stat = stat(pid);
+            next.push_back((pid, stat.as_ref().is_some_and(|stat| stat.threads == 1)));
+            found.extend(stat.map(|stat| ProcessBelow { pid, stat }));
         }
     }
     found
+}
+
+/// Returns the children of the first thread of a process; `None` if they cannot be read in one go. A process that begins
+/// a second thread between two reads is looked at again in the next look.
+fn children_of_thread(pid: i32) -> Option<Vec<i32>> {
+    let text = identity::short(&format!("/proc/{pid}/task/{pid}/children"))?;
+    // A full page may end in the middle of a pid.
+    (text.len() < identity::SHORT).then(|| text.split_ascii_whitespace().flat_map(str::parse).collect())
 }
 
 /// Returns all living descendants of `root`, nearest first. Zombies are not living.

@@ -120,7 +120,7 @@ impl Store {
         // Read before the snapshot is taken: the snapshot must contain all that was committed before.
         let known = self.audit_head();
         let anchor = self.anchor.clone();
-        self.read(move |connection| verify::verify(connection, known.as_ref(), anchor.as_deref())).await
+        self.read_log(move |connection| verify::verify(connection, known.as_ref(), anchor.as_deref())).await
     }
 }
 

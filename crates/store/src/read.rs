@@ -167,7 +167,7 @@ impl Store {
         session: Option<SessionId>,
         limit: usize,
     ) -> Result<Result<Vec<LoggedEvent>, LogCutoff>, StoreError> {
-        self.read(move |connection| {
+        self.read_log(move |connection| {
             let from = i64::try_from(after.unwrap_or(0)).unwrap_or(i64::MAX);
             let Some(session) = session else {
                 if after.is_some() {
@@ -196,7 +196,7 @@ impl Store {
         up_to: u64,
         limit: usize,
     ) -> Result<Vec<LoggedEvent>, StoreError> {
-        self.read(move |connection| {
+        self.read_log(move |connection| {
             let sql =
                 "SELECT e.seq, s.id, e.at, e.kind, e.data FROM sessions s JOIN events e ON e.session = s.key
                 WHERE e.seq <= ?1 AND s.id = ?3 AND e.kind IN (SELECT value FROM json_each(?4))
@@ -219,7 +219,7 @@ impl Store {
         session: SessionId,
         limit: usize,
     ) -> Result<Vec<LoggedEvent>, StoreError> {
-        self.read(move |connection| {
+        self.read_log(move |connection| {
             let sql =
                 "SELECT e.seq, s.id, e.at, e.kind, e.data FROM sessions s JOIN events e ON e.session = s.key
                 WHERE e.seq < ?1 AND s.id = ?3 ORDER BY e.seq DESC LIMIT ?2";

@@ -50,7 +50,7 @@ impl Store {
         since: Time,
         session: Option<SessionId>,
     ) -> Result<Vec<RequestWait>, StoreError> {
-        self.read(move |connection| {
+        self.read_log(move |connection| {
             let (only, key) = match session {
                 None => ("", None),
                 Some(id) => match session_key(connection, id)? {
@@ -83,7 +83,7 @@ impl Store {
         stretch_millis: i64,
         session: Option<SessionId>,
     ) -> Result<Vec<(i64, i64)>, StoreError> {
-        self.read(move |connection| {
+        self.read_log(move |connection| {
             // The snapshot of `read` matters here: between two states, a piece could move from the log into the counts.
             let key = match session {
                 None => ALL_SESSIONS,

@@ -133,6 +133,34 @@ async fn a_query_of_several_statements_sees_one_state_of_the_log() {
 }
 
 #[tokio::test]
+async fn readers_of_the_log_leave_a_connection_to_short_reads() {
+    let db = db();
+    let (release, gate) = std::sync::mpsc::channel::<()>();
+    let gate = Arc::new(std::sync::Mutex::new(gate));
+    let mut readers = tokio::task::JoinSet::new();
+    let (began, mut begun) = tokio::sync::mpsc::unbounded_channel();
+    for _ in 0..8 {
+        let (store, gate, began) = (db.store.clone(), Arc::clone(&gate), began.clone());
+        readers.spawn(async move {
+            let held = store.read_log(move |_| {
+                began.send(()).unwrap();
+                gate.lock().unwrap().recv().ok();
+                Ok(())
+            });
+            held.await
+        });
+    }
+    begun.recv().await.unwrap();
+    let number =
+        db.store.read(|connection| Ok(connection.query_row("SELECT 7", [], |row| row.get::<_, i64>(0))?));
+    assert_eq!(number.await, Ok(7), "although readers of the log wait for their turn");
+    drop(release);
+    while let Some(read) = readers.join_next().await {
+        assert_eq!(read.unwrap(), Ok(()));
+    }
+}
+
+#[tokio::test]
 async fn seqs_have_no_gaps_also_after_a_write_that_failed() {
     let db = db();
     let ses = db.create(record(SessionId::mint())).await;

@@ -2,23 +2,19 @@
 
 use std::convert::Infallible;
 use std::io;
-use std::time::Duration;
 
 use axum::Json;
 use axum::body::Body;
 use axum::extract::{Path, State};
 use axum::http::{HeaderMap, header};
-use axum::response::sse::{Event as SseEvent, KeepAlive, Sse};
 use axum::response::{IntoResponse, Response};
 use futures_util::stream;
 
 use super::ApiBridge;
 use super::access::KnownCaller;
 use super::error::ApiError;
-use super::extract::{NoFields, StrictQuery};
-use intercom_daemon::ops::EventsQuery;
-
-const KEEP_ALIVE: Duration = Duration::from_secs(15);
+use super::extract::StrictQuery;
+use intercom_daemon::ops::{EventsQuery, LogFileQuery};
 
 pub(super) async fn events(
     State(api): State<ApiBridge>,
@@ -35,34 +31,26 @@ pub(super) async fn events(
         return Ok(Json(api.ops().event_page(&caller, query).await?).into_response());
     }
     let follower = api.ops().follow_events(&caller, query, api.0.closing.clone()).await?;
-    let events = stream::unfold(follower, |mut follower| async move {
-        let (resume, event) = follower.next().await?;
-        let data = serde_json::to_string(&event).ok()?;
-        let event = SseEvent::default().id(resume.to_string()).data(data);
-        Some((Ok::<_, Infallible>(event), follower))
+    let frames = stream::unfold(follower, |mut follower| async move {
+        let frames = follower.next().await?;
+        Some((Ok::<_, Infallible>(frames), follower))
     });
-    Ok(Sse::new(events).keep_alive(KeepAlive::new().interval(KEEP_ALIVE)).into_response())
+    let headers = [(header::CONTENT_TYPE, "text/event-stream"), (header::CACHE_CONTROL, "no-cache")];
+    Ok((headers, Body::from_stream(frames)).into_response())
 }
 
-/// Streams a session's log from its beginning to now, one event per line.
+/// Streams a session's log to now, one event per line.
 pub(super) async fn download(
     State(api): State<ApiBridge>,
     KnownCaller(caller): KnownCaller,
     Path(id): Path<String>,
-    StrictQuery(NoFields {}): StrictQuery<NoFields>,
+    StrictQuery(query): StrictQuery<LogFileQuery>,
 ) -> Result<Response, ApiError> {
-    let log = api.ops().session_log(&caller, &id).await?;
+    let log = api.ops().session_log(&caller, &id, query).await?;
     let name = format!("attachment; filename=\"{}.jsonl\"", log.session());
     let lines = stream::try_unfold(log, |mut log| async move {
-        let Some(events) = log.next().await.map_err(io::Error::other)? else {
-            return Ok::<_, io::Error>(None);
-        };
-        let mut text = String::new();
-        for event in events {
-            text.push_str(&serde_json::to_string(&event).map_err(io::Error::other)?);
-            text.push('\n');
-        }
-        Ok(Some((text, log)))
+        let lines = log.next().await.map_err(io::Error::other)?;
+        Ok::<_, io::Error>(lines.map(|lines| (lines, log)))
     });
     let headers = [(header::CONTENT_TYPE, "application/x-ndjson"), (header::CONTENT_DISPOSITION, &name)];
     Ok((headers, Body::from_stream(lines)).into_response())

@@ -16,8 +16,8 @@ use super::access::require;
 use super::extract::ShortList;
 use super::{ApiBridge, events, handlers, health, idempotency, web};
 use intercom_daemon::ops::{
-    AuditQuery, ClearanceQuery, EventsQuery, OperationKind, PromptQuery, QuestionQuery, RequiredRole,
-    SessionQuery, StatsQuery,
+    AuditQuery, ClearanceQuery, EventsQuery, LogFileQuery, OperationKind, PromptQuery, QuestionQuery,
+    RequiredRole, SessionQuery, StatsQuery,
 };
 use intercom_types::{
     AgentChange, AuditPage, AuditVerdict, BackupRequest, BackupResult, BackupState, Clearance,
@@ -155,7 +155,7 @@ pub(super) fn endpoints() -> Vec<Endpoint> {
         Endpoint::new(of(&get), "/questions/{id}", Read, "One question", handlers::question).answers::<Question>(200),
         Endpoint::new(of(&post), "/questions/{id}/answer", Answer, "Answers it, once", handlers::answer).body::<QuestionAnswer>().answers::<Question>(200),
         Endpoint::new(of(&get), "/events", Read, "The log: a stream, or with `Accept: application/json` a page", events::events).query::<EventsQuery>().answers::<EventPage>(200).streams(),
-        Endpoint::new(of(&get), "/sessions/{id}/log", Read, "A session's whole log as a file, one event per line", events::download).answers_file(200),
+        Endpoint::new(of(&get), "/sessions/{id}/log", Read, "A session's log up to now as a file, one event per line", events::download).query::<LogFileQuery>().answers_file(200),
         Endpoint::new(of(&get), "/figures", Read, "Statistics: time to decisions, agents' waiting time, and events", handlers::stats).query::<StatsQuery>().answers::<DecisionStats>(200),
         Endpoint::new(of(&get), "/clearances/{id}/explanation", Read, "The result of each rule, and the rule that \"always allow\" would add", handlers::explanation).answers::<ClearanceExplanation>(200),
         Endpoint::new(of(&get), "/policy", Read, "The rules in force", handlers::policy).answers::<PolicySummary>(200),

@@ -178,6 +178,9 @@ impl From<StartRefusal> for OpError {
                 .hint("stop one, or raise max_sessions under [limits] in the configuration"),
             StartRefusal::LowMemory { .. } => Self::new(ErrorKind::Unavailable, "low_memory", message)
                 .hint("stop a session, or lower min_free_memory_mib under [limits]"),
+            StartRefusal::UsedUp { advice, .. } => {
+                Self::new(ErrorKind::Unavailable, "machine_limit", message).hint(advice)
+            }
             StartRefusal::NameTaken(_) => Self::conflict("name_taken", message),
             StartRefusal::Closing => Self::new(ErrorKind::Unavailable, "stopping", message),
             StartRefusal::SpawnFailed { id, cause } => {

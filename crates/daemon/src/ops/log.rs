@@ -1,27 +1,21 @@
 //! The log for readers: pages, a stream, or a file.
-//!
-//! A stream reads the store at its reader's own pace and sleeps until the bell rings. Nothing is queued for a slow
-//! reader, so it costs nothing.
 
-use std::collections::VecDeque;
-use std::time::Duration;
-
+use bytes::Bytes;
 use schemars::JsonSchema;
 use serde::Deserialize;
 use tokio_util::sync::CancellationToken;
 
+use super::event_follower::EventFollower;
+use super::event_frames::{LogView, append_event};
 use super::viewer_log::ViewerLog;
 use super::{Caller, ErrorKind, LogReader, OpError, OperationKind, Operations, limit};
-use intercom_store::bus::BellListener;
 use intercom_store::{LogCutoff, StoreError};
+use intercom_types::summary::Tone;
 use intercom_types::text::cut;
 use intercom_types::{ErrorAttachment, EventBody, EventKind, EventPage, LoggedEvent, Role, SessionId};
 
-/// The number and interval of retries after a failed read, before the reader has to reconnect.
-const MAX_FAILURES: u32 = 20;
-const TRY_AGAIN: Duration = Duration::from_millis(250);
-/// The limit on events per read.
-const BATCH: usize = 500;
+/// The limit on events per read of a file.
+const BATCH: usize = 1000;
 /// The column limit of a summary: an agent's line may have megabytes, which are in the data already.
 const MAX_SUMMARY: usize = 1000;
 
@@ -38,8 +32,18 @@ pub struct EventsQuery {
     pub(crate) summary: SummaryMode,
 }
 
+/// The options of a session's log as a file.
+#[derive(Debug, Default, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+pub struct LogFileQuery {
+    /// Only events after this seq.
+    after: Option<u64>,
+    /// As for `/events`, but `false` by default.
+    summary: Option<SummaryMode>,
+}
+
 /// The selection of events with summaries.
-#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Deserialize, JsonSchema)]
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Hash, Deserialize, JsonSchema)]
 #[serde(rename_all = "lowercase")]
 #[schemars(rename = "Summaries")]
 pub(crate) enum SummaryMode {
@@ -51,16 +55,24 @@ pub(crate) enum SummaryMode {
 }
 
 impl SummaryMode {
-    fn body(self, event: LoggedEvent) -> EventBody {
-        let summary = match self {
-            Self::True => Some(event.event().summary(|time| time.to_string())),
-            Self::Own if event.known_kind().is_some_and(EventKind::is_said_by_agent) => None,
-            Self::Own => Some(event.event().summary(|time| time.to_string())),
-            Self::False => None,
+    /// Returns an event in English, if it is selected.
+    pub(super) fn summary(self, event: &LoggedEvent) -> Option<(String, Tone)> {
+        let is_selected = match self {
+            Self::True => true,
+            Self::Own => !event.known_kind().is_some_and(EventKind::is_said_by_agent),
+            Self::False => false,
         };
+        is_selected.then(|| {
+            let summary = event.event().summary(|time| time.to_string());
+            (cut(&summary.sentence(), MAX_SUMMARY), summary.tone)
+        })
+    }
+
+    pub(super) fn body(self, event: LoggedEvent) -> EventBody {
+        let (summary, tone) = self.summary(&event).unzip();
         EventBody {
-            tone: summary.as_ref().map(|summary| summary.tone),
-            summary: summary.map(|summary| cut(&summary.sentence(), MAX_SUMMARY)),
+            summary,
+            tone,
             seq: event.seq,
             session: event.session.to_string(),
             at: event.at.to_string(),
@@ -103,38 +115,27 @@ impl Operations {
         closing: CancellationToken,
     ) -> Result<EventFollower, OpError> {
         self.admit(caller, OperationKind::Read)?;
-        let (log, session) = (self.log(), self.session_id(query.session).await?);
-        let mut bell = log.listen();
-        bell.newest();
-        // A first read shows whether retention has removed the requested events.
-        let first = log.events(query.after, session, BATCH).await?.map_err(trimmed)?;
-        Ok(EventFollower {
-            viewer: viewer_log(caller),
-            shown: VecDeque::new(),
-            log,
-            caller: caller.clone(),
-            closing,
-            bell,
-            session,
-            after: query.after.unwrap_or(0),
-            batch: first.into_iter(),
-            failures: 0,
-            summaries: query.summary,
-        })
+        let session = self.session_id(query.session).await?;
+        let view = LogView { session, is_viewer: caller.role == Role::Viewer, summaries: query.summary };
+        let seat = self.tails().enter(view);
+        EventFollower::open(self.log(), seat, caller.clone(), query.after, closing).await?.map_err(trimmed)
     }
 
-    /// Returns a session's log from its beginning to now; it is read batch by batch.
-    pub async fn session_log(&self, caller: &Caller, typed: &str) -> Result<SessionLog, OpError> {
+    /// Returns a session's log to now, as a file with one event per line; it is read batch by batch.
+    pub async fn session_log(
+        &self,
+        caller: &Caller,
+        typed: &str,
+        query: LogFileQuery,
+    ) -> Result<SessionLog, OpError> {
         self.admit(caller, OperationKind::Read)?;
         let (log, session) = (self.log(), self.session_record(typed).await?.id);
         let end = log.listen().newest();
-        Ok(SessionLog { log, caller: caller.clone(), session, end, place: Some((0, viewer_log(caller))) })
+        let viewer = (caller.role == Role::Viewer).then(ViewerLog::default);
+        let place = Some((query.after.unwrap_or(0), viewer));
+        let summaries = query.summary.unwrap_or(SummaryMode::False);
+        Ok(SessionLog { log, caller: caller.clone(), session, end, place, summaries })
     }
-}
-
-/// Returns the redacting filter; `None` for callers who may see everything.
-fn viewer_log(caller: &Caller) -> Option<ViewerLog> {
-    (caller.role == Role::Viewer).then(ViewerLog::default)
 }
 
 fn trimmed(LogCutoff { oldest }: LogCutoff) -> OpError {
@@ -153,6 +154,7 @@ pub struct SessionLog {
     end: u64,
     /// The last event that was read, and the filter that hides secrets from a viewer; `None` after the end.
     place: Option<(u64, Option<ViewerLog>)>,
+    summaries: SummaryMode,
 }
 
 impl SessionLog {
@@ -160,8 +162,8 @@ impl SessionLog {
         self.session
     }
 
-    /// Returns the next events; `None` after the end.
-    pub async fn next(&mut self) -> Result<Option<Vec<EventBody>>, StoreError> {
+    /// Returns the next events, one per line; `None` after the end.
+    pub async fn next(&mut self) -> Result<Option<Bytes>, StoreError> {
         let Some((after, mut viewer)) = self.place.take().filter(|_| !self.caller.is_out()) else {
             return Ok(None);
         };
@@ -179,103 +181,11 @@ impl SessionLog {
             viewer.release_all(&mut shown);
         }
         self.place = last.map(|last| (last, viewer));
-        Ok(Some(shown.into_iter().map(|event| SummaryMode::False.body(event)).collect()))
-    }
-}
-
-/// A reader that follows the growing log.
-#[derive(Debug)]
-pub struct EventFollower {
-    log: LogReader,
-    /// Streams end when the daemon does.
-    closing: CancellationToken,
-    caller: Caller,
-    bell: BellListener,
-    session: Option<SessionId>,
-    after: u64,
-    batch: std::vec::IntoIter<LoggedEvent>,
-    /// The filter that hides secrets from a viewer.
-    viewer: Option<ViewerLog>,
-    /// Events that the filter has released and that are not sent yet.
-    shown: VecDeque<LoggedEvent>,
-    /// The number of consecutive failed reads.
-    failures: u32,
-    summaries: SummaryMode,
-}
-
-impl EventFollower {
-    /// Returns the next event, with the position from which its reader resumes after it. `None` ends the stream.
-    pub async fn next(&mut self) -> Option<(u64, EventBody)> {
-        let event = self.next_event().await?;
-        Some((self.resume_point(event.seq), self.summaries.body(event)))
-    }
-
-    /// Returns the position from which a reader resumes after this event: before any event that is still held.
-    fn resume_point(&self, seq: u64) -> u64 {
-        let held = self.viewer.as_ref().map_or(seq, |log| log.resume_point(seq));
-        self.shown.iter().fold(held, |at, event| at.min(event.seq.saturating_sub(1)))
-    }
-
-    /// Queues the event with the content that this caller may see. `None` if the store does not answer.
-    async fn show(&mut self, event: LoggedEvent) -> Option<()> {
-        let Some(log) = &mut self.viewer else {
-            self.shown.push_back(event);
-            return Some(());
-        };
-        let mut out = Vec::new();
-        log.push(&self.log, event, &mut out).await.ok()?;
-        self.shown.extend(out);
-        Some(())
-    }
-
-    /// Returns the next event. `None` ends the stream: the daemon stops, or the store does not answer. The reader
-    /// reconnects with its last id.
-    async fn next_event(&mut self) -> Option<LoggedEvent> {
-        loop {
-            // After the end of its access a caller gets no more events, even in the middle of a batch.
-            if self.caller.is_out() {
-                return None;
-            }
-            if let Some(event) = self.shown.pop_front() {
-                return Some(event);
-            }
-            if let Some(event) = self.batch.next() {
-                self.after = event.seq;
-                self.show(event).await?;
-                continue;
-            }
-            let closing = self.closing.clone();
-            // Events that were recorded before the stop of the daemon are sent before the stream ends.
-            let last_look = closing.is_cancelled();
-            let batch = match self.log.events(Some(self.after), self.session, BATCH).await {
-                Ok(Ok(batch)) => batch,
-                // A failure may pass in a moment, and a reader need not notice it.
-                Err(error) if self.failures < MAX_FAILURES && !closing.is_cancelled() => {
-                    self.failures += 1;
-                    tracing::warn!(%error, after = self.after, "a stream cannot read the log; retrying");
-                    tokio::time::sleep(TRY_AGAIN).await;
-                    continue;
-                }
-                Err(_) => return None,
-                // Retention removed events that were not read yet: continue after them.
-                Ok(Err(LogCutoff { oldest })) => {
-                    self.after = oldest.saturating_sub(1);
-                    continue;
-                }
-            };
-            self.failures = 0;
-            if batch.is_empty() {
-                let rung = async {
-                    tokio::select! {
-                        rung = self.bell.wait_for_ring() => rung,
-                        () = self.caller.access_ended() => false,
-                    }
-                };
-                if last_look || closing.run_until_cancelled(rung).await == Some(false) {
-                    return None;
-                }
-            }
-            self.batch = batch.into_iter();
+        let mut lines = Vec::new();
+        for event in &shown {
+            append_event(event, self.summaries, &mut lines);
+            lines.push(b'\n');
         }
+        Ok(Some(lines.into()))
     }
 }

@@ -115,6 +115,11 @@ impl LogReader {
         self.bell.listen()
     }
 
+    /// Listens to one session, or to all.
+    pub(super) fn listen_to(&self, session: Option<SessionId>) -> BellListener {
+        session.map_or_else(|| self.bell.listen(), |session| self.bell.listen_to(session))
+    }
+
     /// Returns events after `after`, oldest first.
     pub async fn events(
         &self,

@@ -127,7 +127,7 @@ impl ViewerLog {
         self.held.first().map_or(seq, |first| seq.min(first.saturating_sub(1)))
     }
 
-    fn is_held(&self) -> bool {
+    pub(super) fn is_held(&self) -> bool {
         !self.held.is_empty()
     }
 

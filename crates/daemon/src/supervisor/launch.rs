@@ -16,7 +16,7 @@ use crate::session::{
 };
 use intercom_host::{
     AGENTS_DIR, CgroupLimits, ProcessSpec, RunAs, RuntimeDir, SpawnError, StopLadder, agent_environment,
-    resolve_program,
+    resolve_program, used_up_limit,
 };
 use intercom_store::{StoreError, StoredSession};
 use intercom_types::{
@@ -66,6 +66,9 @@ pub enum StartRefusal {
     TooMany(usize),
     #[error("only {free} MiB of memory are available, and min_free_memory_mib is {needed}")]
     LowMemory { free: u64, needed: u64 },
+    /// A limit of the machine is used up: the limit, and the way to raise it.
+    #[error("{limit}")]
+    UsedUp { limit: String, advice: String },
     #[error("a session named `{0}` is running already")]
     NameTaken(String),
     #[error("the daemon is stopping")]
@@ -263,11 +266,14 @@ impl Supervisor {
         if self.0.closing.is_cancelled() {
             return Err(StartRefusal::Closing);
         }
+        let (free, used_up) = (free_memory(), used_up_limit());
         let mut sessions = self.sessions();
         if sessions.contains_key(&id) {
             return Err(CommandError::Refused(CommandRefusal::Running).into());
         }
-        let free = free_memory();
+        if let Some((limit, advice)) = used_up {
+            return Err(StartRefusal::UsedUp { limit, advice });
+        }
         let needed = self.config().limits.min_free_memory_bytes();
         if free.is_some_and(|free| free < needed) {
             return Err(StartRefusal::LowMemory { free: free.unwrap_or(0) >> 20, needed: needed >> 20 });

@@ -8,10 +8,12 @@
 
 use std::any::Any;
 use std::panic::AssertUnwindSafe;
+use std::sync::LazyLock;
 use std::sync::atomic::{AtomicU64, Ordering};
 
 use bytes::BytesMut;
 use futures_util::FutureExt;
+use tokio::sync::Semaphore;
 
 use super::ahead::DecodedBatch;
 use super::{BATCH_BYTES, BATCH_ROWS, SessionActor};
@@ -24,6 +26,15 @@ use intercom_wire::frame::Frame;
 
 /// The maximum length of a panic's message, because it goes into the log.
 const MAX_CAUSE_CHARS: usize = 200;
+
+/// The number of lines after which others may use the thread. All of a batch takes some milliseconds, for which a
+/// decision of another session would wait.
+const LINES_AT_A_TIME: usize = 64;
+
+/// The turns to decode long batches. More of them at the same time than processors would not be faster, and would all
+/// stand before a decision in the queue of a thread. Short batches, such as a request for a clearance, need no turn.
+static BULK_TURNS: LazyLock<Semaphore> =
+    LazyLock::new(|| Semaphore::new(std::thread::available_parallelism().map_or(1, std::num::NonZero::get)));
 
 static QUARANTINED_LINES: AtomicU64 = AtomicU64::new(0);
 
@@ -266,7 +277,12 @@ impl SessionActor {
         // Read once for a batch: it takes about a millisecond, the precision of a time.
         let mut now = Time::now();
         effects.reserve(lines.len());
-        for line in lines {
+        let is_bulk = lines.len() > LINES_AT_A_TIME;
+        let mut turn = if is_bulk { BULK_TURNS.acquire().await.ok() } else { None };
+        for (at, line) in lines.iter().enumerate() {
+            if at % LINES_AT_A_TIME == LINES_AT_A_TIME - 1 {
+                tokio::task::yield_now().await;
+            }
             let driver = &mut self.plan.driver;
             match handling {
                 LineHandling::Normal => driver.decode(&line.frame, &mut messages),
@@ -276,6 +292,10 @@ impl SessionActor {
             inspect("line.decoded", line, handling);
             means_something |= !messages.is_empty();
             for message in messages.drain(..) {
+                // An assessment may wait for a slow file system, and must not keep a turn for so long.
+                if matches!(message, AgentMessage::Clearance(_) | AgentMessage::HostCall(_)) {
+                    drop(turn.take());
+                }
                 let input = match message {
                     AgentMessage::Clearance(_) | AgentMessage::HostCall(_)
                         if assessing == Assessing::Later =>
