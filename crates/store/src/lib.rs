@@ -43,7 +43,8 @@ pub use read::{IdLookup, LogCutoff, RowPage, SessionScope, StoredSession};
 pub use rebuild::rebuild_ledger;
 pub use schema::VERSION as SCHEMA_VERSION;
 pub use slack::{
-    DesiredMessage, SKEW_MILLIS as SLACK_SKEW_MILLIS, SlackMessage, SlackSendOutcome, UpsertRule,
+    ClaimedPost, DesiredMessage, SKEW_MILLIS as SLACK_SKEW_MILLIS, SlackMessage, SlackScene,
+    SlackSendOutcome, UpsertResult, UpsertRule,
 };
 pub use stats::{COUNTED_STRETCH_MILLIS, RequestWait};
 pub use web::StoredWebSession;

@@ -56,9 +56,9 @@ impl Operations {
 
     pub async fn session(&self, caller: &Caller, typed: &str) -> Result<Session, OpError> {
         self.admit(caller, OperationKind::Read)?;
-        let id = self.session_record(typed).await?.id;
-        let session = self.view(id).await?;
-        self.shown(caller, session).await
+        let record = self.session_record(typed).await?;
+        let observer = self.supervisor().observer(record.id);
+        self.shown(caller, session_view::session(record, observer.as_ref())).await
     }
 
     pub async fn start(&self, caller: &Caller, start: NewSession) -> Result<Session, OpError> {
@@ -205,7 +205,8 @@ impl Operations {
     }
 
     async fn view(&self, id: SessionId) -> Result<Session, OpError> {
-        let record = self.session_record(&id).await?;
+        let record = self.store().session_by_id(id).await?;
+        let record = record.ok_or_else(|| OpError::not_found("session", &id))?;
         Ok(session_view::session(record, self.supervisor().observer(id).as_ref()))
     }
 }
