@@ -503,4 +503,31 @@ mod tests {
         assert_eq!(store.slack_at("C1", "17.1").await.unwrap().unwrap().sent, 3);
         assert_eq!((store.slack_backlog().await.unwrap(), store.slack_open().await.unwrap().len()), (1, 2));
     }
+
+    #[tokio::test]
+    async fn a_new_card_is_claimed_if_nothing_in_its_thread_comes_first() {
+        let dir = tempfile::tempdir().unwrap();
+        let store = Store::open(&dir.path().join("intercom.db"), Bell::new()).unwrap();
+        let card = |key: &str| DesiredMessage {
+            thread: Some("root".to_owned()),
+            upsert_rule: UpsertRule::Claim,
+            ..desired(key, "1")
+        };
+        let claimed = async |messages: Vec<DesiredMessage>| {
+            let claimed = store.slack_upsert(messages, None).await.unwrap().claimed;
+            claimed.into_iter().map(|post| (post.message.key, post.root)).collect::<Vec<_>>()
+        };
+        assert_eq!(claimed(vec![desired("root", "1"), card("early")]).await, [], "its thread does not exist");
+        let done = |ts: &str| SlackSendOutcome::Done { version: 1, ts: Some(ts.to_owned()) };
+        store.slack_sent("root".into(), done("1.0")).await.unwrap();
+        assert_eq!(claimed(vec![card("second")]).await, [], "another message comes first");
+        store.slack_sent("early".into(), done("1.1")).await.unwrap();
+        store.slack_sent("second".into(), done("1.2")).await.unwrap();
+        let first = ("third".to_owned(), Some("1.0".to_owned()));
+        assert_eq!(claimed(vec![card("third"), card("fourth")]).await, [first], "one at a time");
+        assert!(store.slack_message("third".into()).await.unwrap().unwrap().tried.is_some());
+        assert!(store.slack_message("fourth".into()).await.unwrap().unwrap().tried.is_none());
+        store.slack_sent("third".into(), SlackSendOutcome::NotPosted).await.unwrap();
+        assert_eq!(claimed(vec![card("third")]).await, [], "a known one may be on its way");
+    }
 }
