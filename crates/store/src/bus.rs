@@ -24,16 +24,16 @@ impl Bell {
 
     /// Rings for the listeners to landmarks. It precedes [`Self::ring`]: a listener that has heard a seq there can rely on
     /// having heard of every landmark up to it here.
-    pub fn ring_landmark(&self, seq: u64) {
+    pub(crate) fn ring_landmark(&self, seq: u64) {
         ring(&self.landmarks, seq);
     }
 
-    pub fn ring(&self, seq: u64) {
+    pub(crate) fn ring(&self, seq: u64) {
         ring(&self.all, seq);
     }
 
     /// Rings for the listeners of this session only.
-    pub fn ring_for(&self, session: SessionId, seq: u64) {
+    pub(crate) fn ring_for(&self, session: SessionId, seq: u64) {
         let mut each = self.each();
         let Some(one) = each.get(&session) else { return };
         if one.receiver_count() == 0 {

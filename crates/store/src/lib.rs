@@ -41,7 +41,6 @@ pub use ledger::{ClearanceFilter, QuestionFilter, StoredRequest};
 pub use maintain::SweepResult;
 pub use read::{IdLookup, LogCutoff, RowPage, SessionScope, StoredSession};
 pub use rebuild::rebuild_ledger;
-pub use schema::VERSION as SCHEMA_VERSION;
 pub use slack::{
     ClaimedPost, DesiredMessage, SKEW_MILLIS as SLACK_SKEW_MILLIS, SlackMessage, SlackScene,
     SlackSendOutcome, UpsertResult, UpsertRule,

@@ -9,7 +9,7 @@ use rusqlite::{Connection, ErrorCode, OpenFlags};
 use super::StoreError;
 
 /// The schema version of this program.
-pub const VERSION: i64 = 10;
+pub(crate) const VERSION: i64 = 10;
 
 const FOREIGN: &str = "not an intercom database";
 const DAMAGED: &str = "damaged: restore a backup";

@@ -41,7 +41,7 @@ pub(super) async fn begin(
     }
     let (seen, history) = match &client.options().attach {
         Some(typed) => {
-            let seen = client.ops().session(client.caller(), typed).await?;
+            let seen = client.ops().session_without_processes(client.caller(), typed).await?;
             client.keep_session(seen.id).await;
             (seen, HistoryMode::After)
         }

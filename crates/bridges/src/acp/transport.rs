@@ -191,14 +191,20 @@ impl TransportState {
     }
 
     /// Runs the connection in a task of its own. It ends with the client, or with the daemon, which ends the outlet.
-    fn run(&self, name: ConnectionKey, hub: Arc<HttpConnection>, outlet: ClientOutlet, slot: ConnectionSlot) {
-        let (door, idle) = (self.clone(), self.settings().idle());
+    fn run(
+        &self,
+        name: ConnectionKey,
+        connection: Arc<HttpConnection>,
+        outlet: ClientOutlet,
+        slot: ConnectionSlot,
+    ) {
+        let (state, idle) = (self.clone(), self.settings().idle());
         self.acp.0.tasks.spawn(async move {
-            hub.run(outlet, idle).await;
+            connection.run(outlet, idle).await;
             // After a DELETE the client may have opened a new connection under this key: that one stays.
-            let mut hubs = door.lock_connections();
-            if hubs.get(&name).is_some_and(|known| Arc::ptr_eq(known, &hub)) {
-                hubs.remove(&name);
+            let mut connections = state.lock_connections();
+            if connections.get(&name).is_some_and(|known| Arc::ptr_eq(known, &connection)) {
+                connections.remove(&name);
             }
             drop(slot);
         });

@@ -206,40 +206,35 @@ impl MessageSender {
     ) {
         for post in claimed {
             let row = OutboxRow::from(post.message.clone());
-            match outbox.plan(std::slice::from_ref(&row), Instant::now()).send.pop() {
-                Some(attempt) => self.begin(attempt, Some(post), tasks),
-                None => {
-                    let released = self.store.slack_sent(row.key, SlackSendOutcome::NotPosted).await;
-                    if let Err(error) = released {
-                        tracing::warn!(%error, "a claimed message is still marked as tried; it is searched for first");
-                    }
-                }
+            if let Some(attempt) = outbox.plan(std::slice::from_ref(&row), Instant::now()).send.pop() {
+                self.begin(attempt, Some(post), tasks);
+                continue;
+            }
+            if let Err(error) = self.store.slack_sent(row.key, SlackSendOutcome::NotPosted).await {
+                tracing::warn!(%error, "a claimed message is still marked as tried; it is searched for first");
             }
         }
     }
 
     async fn attempt(&self, attempt: &SendAttempt, claimed: Option<ClaimedPost>) -> AttemptOutcome {
         let SendAttempt { row: OutboxRow { key, rooted, .. }, stand_in } = attempt;
-        let (message, sent) = match claimed {
-            Some(ClaimedPost { mut message, root }) => {
-                // The mark is this attempt's own: there is no earlier one to search for.
-                message.tried = None;
-                let sent = self.send_claim(&message, root.as_deref()).await;
-                (message, sent)
-            }
-            None => {
-                let message = match self.store.slack_message(key.to_owned()).await {
-                    Ok(Some(message)) => message,
-                    Ok(None) => return AttemptOutcome::Done, // removed by retention
-                    Err(error) => return not_stored(&error),
-                };
-                let sent = if *stand_in {
-                    self.stand_in(&message, *rooted).await
-                } else {
-                    self.send(&message, *rooted).await
-                };
-                (message, sent)
-            }
+        let (message, sent) = if let Some(ClaimedPost { mut message, root }) = claimed {
+            // The mark is this attempt's own: there is no earlier one to search for.
+            message.tried = None;
+            let sent = self.send_claim(&message, root.as_deref()).await;
+            (message, sent)
+        } else {
+            let message = match self.store.slack_message(key.to_owned()).await {
+                Ok(Some(message)) => message,
+                Ok(None) => return AttemptOutcome::Done, // removed by retention
+                Err(error) => return not_stored(&error),
+            };
+            let sent = if *stand_in {
+                self.stand_in(&message, *rooted).await
+            } else {
+                self.send(&message, *rooted).await
+            };
+            (message, sent)
         };
         // Read before the call: a change during the call must leave the row unsent.
         let version = message.version;

@@ -56,9 +56,16 @@ impl Operations {
 
     pub async fn session(&self, caller: &Caller, typed: &str) -> Result<Session, OpError> {
         self.admit(caller, OperationKind::Read)?;
-        let record = self.session_record(typed).await?;
-        let observer = self.supervisor().observer(record.id);
-        self.shown(caller, session_view::session(record, observer.as_ref())).await
+        let session = self.observe(self.session_record(typed).await?);
+        self.shown(caller, session).await
+    }
+
+    /// Returns a session without its processes and, while it runs, without the end of its stderr: only these two need
+    /// a look at `/proc` and at the files of its shim, which most callers have no use for.
+    pub async fn session_without_processes(&self, caller: &Caller, typed: &str) -> Result<Session, OpError> {
+        self.admit(caller, OperationKind::Read)?;
+        let session = session_view::session_in_list(self.session_record(typed).await?, None);
+        self.shown(caller, session).await
     }
 
     pub async fn start(&self, caller: &Caller, start: NewSession) -> Result<Session, OpError> {
@@ -206,8 +213,12 @@ impl Operations {
 
     async fn view(&self, id: SessionId) -> Result<Session, OpError> {
         let record = self.store().session_by_id(id).await?;
-        let record = record.ok_or_else(|| OpError::not_found("session", &id))?;
-        Ok(session_view::session(record, self.supervisor().observer(id).as_ref()))
+        Ok(self.observe(record.ok_or_else(|| OpError::not_found("session", &id))?))
+    }
+
+    fn observe(&self, record: SessionRecord) -> Session {
+        let observer = self.supervisor().observer(record.id);
+        session_view::session(record, observer.as_ref())
     }
 }
 
