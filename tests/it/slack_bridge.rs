@@ -10,6 +10,7 @@ use serde_json::{Value, json};
 mod aside;
 mod attack;
 mod cards;
+mod flood;
 mod killed;
 mod people;
 mod soak;

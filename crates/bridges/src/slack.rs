@@ -6,8 +6,8 @@
 //! ```
 //! The daemon needs none of it: without tokens, without Slack, everything else works, and what should be seen is sent
 //! when it can be. What people do goes through operations as the operator they are. `block_kit` knows Block Kit and its
-//! limits, `card` what we say with it; both are pure, and so are `outbox` (who is next), `calls` (who is called) and
-//! `words`.
+//! limits, `card` what we say with it; both are pure, and so are `outbox` (who is next), `mentions` (who is
+//! mentioned) and `commands`.
 
 use std::sync::Arc;
 use std::sync::Mutex;
@@ -20,6 +20,7 @@ use tokio_util::task::TaskTracker;
 mod access;
 mod block_kit;
 mod card;
+mod claims;
 mod commands;
 mod connection_health;
 pub mod doctor;
@@ -51,6 +52,9 @@ use intercom_daemon::ops::Operations;
 
 /// The delay before another attempt to identify our bot.
 const IDENTIFY_RETRY: Duration = Duration::from_secs(30);
+
+/// The interval at which the connection for cards is used: shorter than the idle time after which either end closes it.
+const KEEP_OPEN: Duration = Duration::from_secs(45);
 
 /// The Slack bridge.
 pub struct SlackBridge {
@@ -89,7 +93,7 @@ impl SlackBridge {
         };
         let (store, log) = (self.ops.store().clone(), self.ops.log());
         let (health, access) = (ConnectionHealth::new(&self.registry), SlackAccess::new(self.ops));
-        let (outgoing, incoming) = (Arc::new(Notify::new()), Arc::new(Notify::new()));
+        let (outgoing, (door, arrivals)) = (Arc::new(Notify::new()), inbox::door());
         let tasks = TaskTracker::new();
         let handler = InteractionHandler::new(
             access.clone(),
@@ -99,11 +103,12 @@ impl SlackBridge {
             tasks.clone(),
             closing.clone(),
         );
+        let (claim_sender, claims) = claims::claims();
         let socket = SocketModeClient {
             web: Arc::clone(&web),
             store: store.clone(),
             health: health.clone(),
-            inbox: Arc::clone(&incoming),
+            inbox: door,
             reconnect_seconds: config.slack.reconnect_seconds,
             greeted: Arc::new(Mutex::default()),
         };
@@ -111,15 +116,19 @@ impl SlackBridge {
             access: access.clone(),
             store: store.clone(),
             log,
+            health: health.clone(),
+            claims: claim_sender,
             outbox: Arc::clone(&outgoing),
             homes: Arc::default(),
         };
         let homes = Arc::clone(&publisher.homes);
         tasks.spawn(refresh_homes(handler.clone(), homes, closing.clone()));
         tasks.spawn(identify_bot(Arc::clone(&web), health.clone(), closing.clone()));
+        tasks.spawn(keep_connection(Arc::clone(&web), closing.clone()));
         tasks.spawn(socket.run(closing.clone()));
-        tasks.spawn(EnvelopeInbox { store: store.clone(), handler, bell: incoming }.run(closing.clone()));
-        tasks.spawn(MessageSender { store, web, health, access, bell: outgoing }.run(closing.clone()));
+        tasks.spawn(EnvelopeInbox { store: store.clone(), handler, arrivals }.run(closing.clone()));
+        tasks
+            .spawn(MessageSender { store, web, health, access, bell: outgoing }.run(claims, closing.clone()));
         tasks.spawn(publisher.run(closing));
         tasks.close();
         tasks.wait().await;
@@ -151,6 +160,19 @@ async fn identify_bot(web: Arc<WebApi>, health: ConnectionHealth, closing: Cance
         }
     };
     closing.run_until_cancelled(identifying).await;
+}
+
+/// Keeps a connection for cards open: opening one takes longer than everything else between a request and its card.
+async fn keep_connection(web: Arc<WebApi>, closing: CancellationToken) {
+    let keeping = async {
+        loop {
+            if let Err(error) = web.keep_warm().await {
+                tracing::debug!(%error, "no connection for cards is open");
+            }
+            tokio::time::sleep(KEEP_OPEN).await;
+        }
+    };
+    closing.run_until_cancelled(keeping).await;
 }
 
 /// Updates the home tabs of people who have opened theirs lately.

@@ -11,13 +11,21 @@ use intercom_types::SessionId;
 #[derive(Debug, Clone)]
 pub struct Bell {
     all: watch::Sender<u64>,
+    /// Rung only if a landmark was committed: an event that is not bulk output of an agent.
+    landmarks: watch::Sender<u64>,
     /// The sessions with listeners; locked only for a lookup.
     each: Arc<Mutex<HashMap<SessionId, watch::Sender<u64>>>>,
 }
 
 impl Bell {
     pub fn new() -> Self {
-        Self { all: watch::Sender::new(0), each: Arc::default() }
+        Self { all: watch::Sender::new(0), landmarks: watch::Sender::new(0), each: Arc::default() }
+    }
+
+    /// Rings for the listeners to landmarks. It precedes [`Self::ring`]: a listener that has heard a seq there can rely on
+    /// having heard of every landmark up to it here.
+    pub(crate) fn ring_landmark(&self, seq: u64) {
+        ring(&self.landmarks, seq);
     }
 
     pub(crate) fn ring(&self, seq: u64) {
@@ -38,6 +46,11 @@ impl Bell {
     /// Listens to all sessions. A slow listener misses rings, not events: it reads the store from its last position.
     pub fn listen(&self) -> BellListener {
         BellListener(self.all.subscribe())
+    }
+
+    /// Listens to landmarks only: bulk output of agents wakes nobody here.
+    pub fn listen_for_landmarks(&self) -> BellListener {
+        BellListener(self.landmarks.subscribe())
     }
 
     /// Listens to one session only, so that an event does not wake the listeners of all other sessions.
@@ -76,6 +89,16 @@ impl BellListener {
         *self.0.borrow_and_update()
     }
 
+    /// Returns true if it rang since the last call, without waiting.
+    pub fn has_rung(&mut self) -> bool {
+        let rang = self.0.has_changed().unwrap_or(false);
+        // Only after a ring: one between the two calls would be lost otherwise.
+        if rang {
+            self.0.mark_unchanged();
+        }
+        rang
+    }
+
     /// Waits for a ring since the last call. `false` if the bell was dropped.
     pub async fn wait_for_ring(&mut self) -> bool {
         self.0.changed().await.is_ok()
@@ -99,5 +122,17 @@ mod tests {
         drop(ear);
         bell.ring_for(one, 3);
         assert!(bell.each().is_empty(), "nobody listens any more");
+    }
+
+    #[tokio::test]
+    async fn bulk_output_wakes_nobody_who_listens_for_landmarks() {
+        let bell = Bell::new();
+        let (mut landmarks, mut all) = (bell.listen_for_landmarks(), bell.listen());
+        bell.ring(1);
+        assert!(all.has_rung() && !all.has_rung() && !landmarks.has_rung());
+        bell.ring_landmark(2);
+        bell.ring(2);
+        assert!(landmarks.wait_for_ring().await);
+        assert_eq!((landmarks.newest(), all.newest()), (2, 2));
     }
 }

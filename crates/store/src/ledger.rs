@@ -2,7 +2,7 @@
 
 use std::path::PathBuf;
 
-use rusqlite::{OptionalExtension, Row, params};
+use rusqlite::{Connection, OptionalExtension, Row, params};
 
 use super::read::{IdLookup, RowPage, find, page, rows, text_id};
 use super::{Store, StoreError};
@@ -140,6 +140,16 @@ impl Store {
         })
         .await
     }
+}
+
+pub(super) fn clearance_by_id(connection: &Connection, id: &str) -> Result<Option<Clearance>, StoreError> {
+    let sql = format!("SELECT {CLEARANCE} WHERE c.id = ?1");
+    Ok(rows(connection, &sql, [id], clearance)?.pop().map(|(found, _)| found))
+}
+
+pub(super) fn question_by_id(connection: &Connection, id: &str) -> Result<Option<Question>, StoreError> {
+    let sql = format!("SELECT {QUESTION} WHERE q.id = ?1");
+    Ok(rows(connection, &sql, [id], question)?.pop().map(|(found, _)| found))
 }
 
 fn clearance(row: &Row<'_>) -> Result<(Clearance, i64), StoreError> {

@@ -42,7 +42,8 @@ pub use maintain::SweepResult;
 pub use read::{IdLookup, LogCutoff, RowPage, SessionScope, StoredSession};
 pub use rebuild::rebuild_ledger;
 pub use slack::{
-    DesiredMessage, SKEW_MILLIS as SLACK_SKEW_MILLIS, SlackMessage, SlackSendOutcome, UpsertRule,
+    ClaimedPost, DesiredMessage, SKEW_MILLIS as SLACK_SKEW_MILLIS, SlackMessage, SlackScene,
+    SlackSendOutcome, UpsertResult, UpsertRule,
 };
 pub use stats::{COUNTED_STRETCH_MILLIS, RequestWait};
 pub use web::StoredWebSession;

@@ -78,6 +78,11 @@ impl Store {
         .await
     }
 
+    /// Returns the session with this id: one look-up, where [`Self::session`] also looks for names and prefixes.
+    pub async fn session_by_id(&self, id: SessionId) -> Result<Option<SessionRecord>, StoreError> {
+        self.read(move |connection| session_by_id(connection, id)).await
+    }
+
     /// Lists sessions, newest first; of one workspace, or of all.
     pub async fn sessions(
         &self,
@@ -188,6 +193,30 @@ impl Store {
         .await
     }
 
+    /// Returns the landmarks after `after`, oldest first: the events of all sessions except bulk output of agents.
+    /// `Err(LogCutoff)` if some of them may have been removed.
+    pub async fn landmarks(
+        &self,
+        after: u64,
+        limit: usize,
+    ) -> Result<Result<Vec<LoggedEvent>, LogCutoff>, StoreError> {
+        self.read(move |connection| {
+            let from = signed_seq(after);
+            let oldest = oldest(connection)?;
+            if from.saturating_add(1) < oldest {
+                return Ok(Err(LogCutoff { oldest: u64::try_from(oldest).unwrap_or(0) }));
+            }
+            // The rows are read in the order of the log up to the limit: the join must not choose another one.
+            let sql = format!(
+                "SELECT e.seq, s.id, e.at, e.kind, e.data FROM events e CROSS JOIN sessions s
+                 WHERE e.seq > ?1 AND e.kind NOT IN ({}) AND s.key = e.session ORDER BY e.seq LIMIT ?2",
+                bulk_kinds()
+            );
+            Ok(Ok(bounded(connection, &sql, params![from, signed(limit)])?))
+        })
+        .await
+    }
+
     /// Returns a session's events of these kinds up to this one, oldest first: the last `limit` of them.
     pub async fn events_of(
         &self,
@@ -232,8 +261,26 @@ impl Store {
     }
 }
 
+pub(super) fn session_by_id(
+    connection: &Connection,
+    id: SessionId,
+) -> Result<Option<SessionRecord>, StoreError> {
+    let sql = format!("SELECT {SESSION} WHERE s.id = ?1");
+    Ok(rows(connection, &sql, params![id.to_string()], session)?.pop().map(|(record, _)| record))
+}
+
 fn signed(count: usize) -> i64 {
     i64::try_from(count).unwrap_or(i64::MAX)
+}
+
+fn signed_seq(seq: u64) -> i64 {
+    i64::try_from(seq).unwrap_or(i64::MAX)
+}
+
+/// Returns the names of the bulk kinds, quoted for SQL. They are words of our own, so they need no parameters.
+fn bulk_kinds() -> String {
+    let bulk = EventKind::ALL.iter().filter(|kind| kind.is_bulk());
+    bulk.map(|kind| format!("'{}'", kind.as_str())).collect::<Vec<_>>().join(", ")
 }
 
 fn oldest(connection: &Connection) -> Result<i64, StoreError> {

@@ -2,8 +2,10 @@
 
 use rusqlite::{Connection, OptionalExtension, Row, params};
 
+use super::ledger::{clearance_by_id, question_by_id};
+use super::read::session_by_id;
 use super::{Store, StoreError};
-use intercom_types::{SessionId, Time};
+use intercom_types::{Clearance, Question, SessionId, SessionRecord, Time};
 
 /// The time for which a repeated delivery is recognised.
 const REMEMBERED_MILLIS: i64 = 24 * 60 * 60 * 1000;
@@ -60,6 +62,37 @@ pub enum UpsertRule {
     Again,
     /// Like [`Self::IfNew`], but delete the message if it was never posted.
     OrForget,
+    /// Like [`Self::IfNew`], and claim the message if it is new and next in its thread: it is marked as tried in the same
+    /// transaction, so that the caller can have it posted without another one.
+    Claim,
+}
+
+/// The result of an update of desired messages.
+#[derive(Debug, Default)]
+pub struct UpsertResult {
+    /// The number of changed messages.
+    pub changed: usize,
+    pub claimed: Vec<ClaimedPost>,
+}
+
+/// A message that is marked as tried and has to be posted now.
+#[derive(Debug)]
+pub struct ClaimedPost {
+    pub message: SlackMessage,
+    /// Slack's id of the root of its thread.
+    pub root: Option<String>,
+}
+
+/// The present state that a session's cards are made of, from one transaction.
+#[derive(Debug)]
+pub struct SlackScene {
+    pub session: SessionRecord,
+    pub clearances: Vec<Clearance>,
+    pub questions: Vec<Question>,
+    /// The root of its thread, and the cards of these requests.
+    pub messages: Vec<SlackMessage>,
+    /// The verbosity that people chose for its thread.
+    pub verbosity: Option<String>,
 }
 
 /// The outcome of sending a version.
@@ -125,21 +158,48 @@ impl Store {
         .await
     }
 
-    /// Updates desired messages and the position in the log in one transaction. Returns the number of changed messages.
+    /// Updates desired messages and the position in the log in one transaction.
     pub async fn slack_upsert(
         &self,
         messages: Vec<DesiredMessage>,
         seq: Option<u64>,
-    ) -> Result<usize, StoreError> {
+    ) -> Result<UpsertResult, StoreError> {
         self.transact(move |connection| {
-            let mut changed = 0;
+            let mut result = UpsertResult::default();
             for message in &messages {
-                changed += apply(connection, message)?;
+                let claims = message.upsert_rule == UpsertRule::Claim && !is_known(connection, &message.key)?;
+                result.changed += apply(connection, message)?;
+                if claims {
+                    result.claimed.extend(claim(connection, &message.key, Time::now())?);
+                }
             }
             if let Some(seq) = seq {
                 super::cursor::set(connection, "slack", seq)?;
             }
-            Ok(changed)
+            Ok(result)
+        })
+        .await
+    }
+
+    /// Reads the state that the cards of a session and of these requests are made of. `view` runs on the reading thread.
+    /// `None` if the session was removed.
+    pub async fn slack_scene<T: Send + 'static>(
+        &self,
+        session: SessionId,
+        requests: Vec<String>,
+        view: impl FnOnce(SlackScene) -> T + Send + 'static,
+    ) -> Result<Option<T>, StoreError> {
+        self.read(move |connection| {
+            let Some(record) = session_by_id(connection, session)? else { return Ok(None) };
+            let (mut clearances, mut questions, mut messages) = (Vec::new(), Vec::new(), Vec::new());
+            messages.extend(message_of(connection, &session.to_string())?);
+            for id in &requests {
+                clearances.extend(clearance_by_id(connection, id)?);
+                questions.extend(question_by_id(connection, id)?);
+                messages.extend(message_of(connection, id)?);
+            }
+            let verbosity = verbosity(connection, session)?;
+            Ok(Some(view(SlackScene { session: record, clearances, questions, messages, verbosity })))
         })
         .await
     }
@@ -188,8 +248,7 @@ impl Store {
     }
 
     pub async fn slack_message(&self, key: String) -> Result<Option<SlackMessage>, StoreError> {
-        let found = self.slack_messages(format!("SELECT {COLUMNS} WHERE key = ?1"), vec![key]).await?;
-        Ok(found.into_iter().next())
+        self.read(move |connection| message_of(connection, &key)).await
     }
 
     /// Returns the newest messages of one session with this key prefix, oldest first: a session may have thousands.
@@ -247,18 +306,6 @@ impl Store {
         .await
     }
 
-    /// Returns the verbosity that people chose for one thread; `None` means the configured one.
-    pub async fn slack_verbosity(&self, session: SessionId) -> Result<Option<String>, StoreError> {
-        self.read(move |connection| {
-            let select = "SELECT verbosity FROM slack_threads WHERE session = ?1";
-            Ok(connection
-                .prepare_cached(select)?
-                .query_row([session.to_string()], |row| row.get(0))
-                .optional()?)
-        })
-        .await
-    }
-
     pub async fn slack_set_verbosity(&self, session: SessionId, verbosity: &str) -> Result<(), StoreError> {
         let verbosity = verbosity.to_owned();
         self.transact(move |connection| {
@@ -269,6 +316,39 @@ impl Store {
         })
         .await
     }
+}
+
+fn message_of(connection: &Connection, key: &str) -> Result<Option<SlackMessage>, StoreError> {
+    let sql = format!("SELECT {COLUMNS} WHERE key = ?1");
+    Ok(connection.prepare_cached(&sql)?.query_row([key], message).optional()?)
+}
+
+/// Returns the verbosity that people chose for one thread; `None` means the configured one.
+fn verbosity(connection: &Connection, session: SessionId) -> Result<Option<String>, StoreError> {
+    let select = "SELECT verbosity FROM slack_threads WHERE session = ?1";
+    Ok(connection.prepare_cached(select)?.query_row([session.to_string()], |row| row.get(0)).optional()?)
+}
+
+fn is_known(connection: &Connection, key: &str) -> Result<bool, StoreError> {
+    let select = "SELECT EXISTS (SELECT 1 FROM slack_messages WHERE key = ?1)";
+    Ok(connection.prepare_cached(select)?.query_row([key], |row| row.get(0))?)
+}
+
+/// Marks a message as tried if its thread exists and no other message of it has to be posted first.
+fn claim(connection: &Connection, key: &str, now: Time) -> Result<Option<ClaimedPost>, StoreError> {
+    let sql = "UPDATE slack_messages AS m SET tried = ?2 WHERE key = ?1 AND ts IS NULL AND tried IS NULL
+        AND (thread IS NULL OR EXISTS (SELECT 1 FROM slack_messages r WHERE r.key = m.thread AND r.ts IS NOT NULL))
+        AND NOT EXISTS (SELECT 1 FROM slack_messages o
+            WHERE o.sent < o.version AND o.place < m.place AND o.thread = m.thread AND o.ts IS NULL)";
+    if connection.prepare_cached(sql)?.execute(params![key, now.millis()])? == 0 {
+        return Ok(None);
+    }
+    let Some(message) = message_of(connection, key)? else { return Ok(None) };
+    let root = match &message.thread {
+        Some(root) => message_of(connection, root)?.and_then(|root| root.ts),
+        None => None,
+    };
+    Ok(Some(ClaimedPost { message, root }))
 }
 
 fn apply(connection: &Connection, message: &DesiredMessage) -> Result<usize, StoreError> {
@@ -392,8 +472,11 @@ mod tests {
     async fn only_the_latest_wish_counts_and_the_same_one_is_none() {
         let dir = tempfile::tempdir().unwrap();
         let store = Store::open(&dir.path().join("intercom.db"), Bell::new()).unwrap();
-        assert_eq!(store.slack_upsert(vec![desired("a", "1"), desired("b", "1")], Some(7)).await.unwrap(), 2);
-        assert_eq!(store.slack_upsert(vec![desired("a", "1")], None).await.unwrap(), 0);
+        assert_eq!(
+            store.slack_upsert(vec![desired("a", "1"), desired("b", "1")], Some(7)).await.unwrap().changed,
+            2
+        );
+        assert_eq!(store.slack_upsert(vec![desired("a", "1")], None).await.unwrap().changed, 0);
         assert_eq!(
             store
                 .slack_upsert(
@@ -401,7 +484,8 @@ mod tests {
                     None
                 )
                 .await
-                .unwrap(),
+                .unwrap()
+                .changed,
             1
         );
         store.slack_upsert(vec![desired("a", "2")], None).await.unwrap();
@@ -418,5 +502,32 @@ mod tests {
         store.slack_sent("a".into(), SlackSendOutcome::Done { version: 3, ts: None }).await.unwrap();
         assert_eq!(store.slack_at("C1", "17.1").await.unwrap().unwrap().sent, 3);
         assert_eq!((store.slack_backlog().await.unwrap(), store.slack_open().await.unwrap().len()), (1, 2));
+    }
+
+    #[tokio::test]
+    async fn a_new_card_is_claimed_if_nothing_in_its_thread_comes_first() {
+        let dir = tempfile::tempdir().unwrap();
+        let store = Store::open(&dir.path().join("intercom.db"), Bell::new()).unwrap();
+        let card = |key: &str| DesiredMessage {
+            thread: Some("root".to_owned()),
+            upsert_rule: UpsertRule::Claim,
+            ..desired(key, "1")
+        };
+        let claimed = async |messages: Vec<DesiredMessage>| {
+            let claimed = store.slack_upsert(messages, None).await.unwrap().claimed;
+            claimed.into_iter().map(|post| (post.message.key, post.root)).collect::<Vec<_>>()
+        };
+        assert_eq!(claimed(vec![desired("root", "1"), card("early")]).await, [], "its thread does not exist");
+        let done = |ts: &str| SlackSendOutcome::Done { version: 1, ts: Some(ts.to_owned()) };
+        store.slack_sent("root".into(), done("1.0")).await.unwrap();
+        assert_eq!(claimed(vec![card("second")]).await, [], "another message comes first");
+        store.slack_sent("early".into(), done("1.1")).await.unwrap();
+        store.slack_sent("second".into(), done("1.2")).await.unwrap();
+        let first = ("third".to_owned(), Some("1.0".to_owned()));
+        assert_eq!(claimed(vec![card("third"), card("fourth")]).await, [first], "one at a time");
+        assert!(store.slack_message("third".into()).await.unwrap().unwrap().tried.is_some());
+        assert!(store.slack_message("fourth".into()).await.unwrap().unwrap().tried.is_none());
+        store.slack_sent("third".into(), SlackSendOutcome::NotPosted).await.unwrap();
+        assert_eq!(claimed(vec![card("third")]).await, [], "a known one may be on its way");
     }
 }

@@ -422,3 +422,75 @@ async fn an_answer_is_remembered_for_a_day() {
     let later = Time::from_millis(now.millis() + 25 * 60 * 60 * 1000);
     assert_eq!(db.store.idempotent_response("k".into(), later).await.unwrap(), None);
 }
+
+/// A reader of landmarks, as the bridges are.
+struct LandmarkReader {
+    landmarks: crate::bus::BellListener,
+    all: crate::bus::BellListener,
+    position: u64,
+}
+
+impl LandmarkReader {
+    fn at(bell: &Bell, position: u64) -> Self {
+        Self { landmarks: bell.listen_for_landmarks(), all: bell.listen(), position }
+    }
+
+    async fn read(&mut self, store: &Store, seen: &mut Vec<u64>) {
+        loop {
+            let newest = self.all.newest();
+            let heard = self.landmarks.newest();
+            if heard <= self.position {
+                self.position = self.position.max(newest);
+                return;
+            }
+            let page = store.landmarks(self.position, 2).await.unwrap().unwrap();
+            assert!(page.iter().all(|event| !event.known_kind().is_some_and(EventKind::is_bulk)));
+            seen.extend(page.iter().map(|event| event.seq));
+            self.position = page.last().map_or(heard, |last| last.seq);
+        }
+    }
+}
+
+proptest::proptest! {
+    #![proptest_config(proptest::prelude::ProptestConfig { cases: 24, ..Default::default() })]
+    #[test]
+    fn a_landmark_among_bulk_output_is_never_missed(
+        steps in proptest::collection::vec(
+            (0..3usize, proptest::collection::vec(proptest::bool::weighted(0.2), 1..8), 0..4u8),
+            1..40,
+        ),
+    ) {
+        let runtime = tokio::runtime::Builder::new_current_thread().build().unwrap();
+        runtime.block_on(async {
+            let dir = tempfile::tempdir().unwrap();
+            let bell = Bell::new();
+            let store = Store::open(&dir.path().join("intercom.db"), bell.clone()).unwrap();
+            let db = Db { store, dir };
+            let mut sessions = Vec::new();
+            for _ in 0..3 {
+                sessions.push(db.create(record(SessionId::mint())).await);
+            }
+            let (mut reader, mut seen, mut expected, mut seq) =
+                (LandmarkReader::at(&bell, 0), Vec::new(), Vec::new(), 0);
+            for (session, kinds, then) in steps {
+                let landmark = |is_landmark: &bool| {
+                    if *is_landmark { requested(ClearanceId::mint()) } else { event("bulk") }
+                };
+                let events = kinds.iter().map(landmark).collect();
+                db.put(SessionWrite { events, ..write(sessions[session]) }).await.unwrap();
+                for is_landmark in kinds {
+                    seq += 1;
+                    expected.extend(is_landmark.then_some(seq));
+                }
+                match then {
+                    0 => reader.read(&db.store, &mut seen).await,
+                    // A restart goes on from the stored position, and its bells begin with the newest event.
+                    1 => reader = LandmarkReader::at(&bell, reader.position),
+                    _ => {}
+                }
+            }
+            reader.read(&db.store, &mut seen).await;
+            assert_eq!(seen, expected);
+        });
+    }
+}

@@ -53,6 +53,11 @@ impl SessionWrite {
         events.is_empty() && outgoing.is_empty() && snapshot.is_none() && consumed.is_none()
     }
 
+    /// Returns true if one of the events is more than bulk output of an agent. An unknown kind is one.
+    pub(super) fn has_landmark(&self) -> bool {
+        !self.events.iter().all(|new| new.event.kind().is_some_and(EventKind::is_bulk))
+    }
+
     pub(super) fn apply(&self, connection: &Connection, next: &mut u64) -> Result<(), StoreError> {
         let begins = (self.generation == 1 || self.adopts)
             && self.snapshot.as_ref().is_some_and(|snapshot| snapshot.launch.is_some());

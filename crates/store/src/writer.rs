@@ -56,6 +56,11 @@ trait WriterJob: Send {
     fn session(&self) -> Option<SessionId> {
         None
     }
+
+    /// Returns true if one of its events is more than bulk output of an agent.
+    fn has_landmark(&self) -> bool {
+        false
+    }
 }
 
 /// The two queues of waiting jobs. Bounded by the number of callers: one job per session in either queue, and one per
@@ -128,6 +133,7 @@ impl StoreWriter {
         let shared = Arc::new(WriterShared::default());
         let next = read_seq(&connection)?;
         // Listeners start from the newest seq of the database, not from 0.
+        bell.ring_landmark(next - 1);
         bell.ring(next - 1);
         let thread_shared = Arc::clone(&shared);
         let thread = std::thread::Builder::new()
@@ -203,6 +209,10 @@ impl WriterJob for SessionJob {
     fn session(&self) -> Option<SessionId> {
         (!self.write.events.is_empty()).then_some(self.write.session)
     }
+
+    fn has_landmark(&self) -> bool {
+        self.write.has_landmark()
+    }
 }
 
 struct TaskJob<T, F> {
@@ -261,6 +271,9 @@ fn run(
                 // The bell before the answers: when a caller has its answer, listeners have been woken.
                 if after > next {
                     next = after;
+                    if finished.iter().any(|(job, result)| result.is_ok() && job.has_landmark()) {
+                        bell.ring_landmark(next - 1);
+                    }
                     bell.ring(next - 1);
                 }
                 for (job, result) in finished {

@@ -48,6 +48,8 @@ struct HealthRecord {
     received: u64,
     sent: u64,
     given_up: u64,
+    /// The number of events of the log that were read for Slack.
+    events_read: u64,
 }
 
 /// The messages whose desired state Slack does not have.
@@ -70,6 +72,7 @@ impl ConnectionHealth {
             received: 0,
             sent: 0,
             given_up: 0,
+            events_read: 0,
         };
         let health =
             Self(Arc::new(SharedHealth { connections: watch::Sender::new(0), state: Mutex::new(state) }));
@@ -140,6 +143,11 @@ impl ConnectionHealth {
         self.state().received += 1;
     }
 
+    /// Counts events that were read from the log.
+    pub(super) fn read_events(&self, count: usize) {
+        self.state().events_read += u64::try_from(count).unwrap_or(0);
+    }
+
     /// Updates the backlog: a message that is not in `unsent` has arrived, or is no longer wanted.
     pub(super) fn update_backlog(&self, unsent: &UnsentMessages<'_>) {
         let mut state = self.state();
@@ -176,6 +184,7 @@ impl ConnectionHealth {
             ("given_up", "Messages that Slack refused in every form since the start.", state.given_up),
             ("received", "Envelopes received from Slack since the start.", state.received),
             ("sent", "Messages and edits that Slack accepted since the start.", state.sent),
+            ("events_read", "Events of the log that were read for Slack since the start.", state.events_read),
         ];
         BridgeHealth { status: state.words(), metrics }
     }

@@ -1,22 +1,33 @@
 //! The publisher: it turns the log into the desired messages in Slack.
 //!
 //! ```text
-//!   log ─► ViewerLog ─► CardUpdate ─► DesiredMessage ─► slack_messages (store) ─► sender
-//!          (redacted)   (a card may    (rendered from
-//!                        have changed)  current state)
+//!   landmarks of the log ─► CardUpdate ─► DesiredMessage ─► slack_messages (store) ─► sender
+//!   (requests, decisions,   (a card may    (rendered from        │ claimed cards        ▲
+//!    ends of turns, …)       have changed)  current state)       └──────────────────────┘
+//!   bulk output ─► TurnReader (by session, at the pace of its cards) ─► StatusPass ─► the same
 //! ```
 //!
 //! # Theory of operation
 //!
-//! *Ownership.* The publisher is one task. It owns the cursor `slack`, the position in the log up to which messages are
-//! stored, and [`PublisherState`]: running turns, and when each kind of card was last rendered. It never calls Slack;
-//! rows of `slack_messages` are its only output, and the sender reads them from there. Two notifiers leave it: `outbox`
-//! after a change of a row, `homes` when home tabs are out of date.
+//! *Ownership.* The publisher is one task. It owns the cursor `slack`, the position in the log up to which landmarks are
+//! published, and [`PublisherState`]: what was read of running turns, and when each kind of card was last rendered. It
+//! never calls Slack; rows of `slack_messages` are its only output, and the sender reads them from there. Two notifiers
+//! leave it: `outbox` after a change of a row, `homes` when home tabs are out of date.
 //!
-//! *Order.* Events are read in batches of 500 and become updates in the order of the log. Updates are rendered per
-//! session in that order, sessions concurrently, so that a session with a slow read does not delay others. A thread's
-//! root is put before the first message of the thread. Periodic work follows a batch: status cards at most every two
-//! seconds per session, streamed text every three, mentions of further people every two, home tabs every five.
+//! *Landmarks.* It reads only landmarks: all events but the bulk output of agents, which is most of the log. A commit
+//! without a landmark does not wake it, except for the first one after a pause of bulk output, so a flood of an agent
+//! costs the bridge nothing per event. What cards show of bulk output (the text of a turn, the number of its tools) a
+//! [`TurnReader`] reads when they are rendered, and only the newest part of it if there is much.
+//!
+//! *Order.* Landmarks are read in batches of 500 and become updates in the order of the log. Updates are rendered per
+//! session in that order, sessions concurrently, so that a session with a slow read does not delay others; updates of
+//! sessions whose turn has ended come after those of the others, because a summary has to read the turn first. A
+//! thread's root is put before the first message of the thread. Status cards (at most every two seconds per session),
+//! streamed text (every three) and mentions of further people (every two) are rendered by a [`StatusPass`], a task of
+//! its own, so that no request waits for them. It owns the readers of the sessions that it renders, and returns them.
+//!
+//! *The shortest way.* A new card whose thread exists and is idle is claimed: the transaction that stores it also records
+//! that it is about to be posted, and the sender gets it at once, without reading the store or writing to it.
 //!
 //! *Idempotence.* A card is rendered from the current state of its session, clearance or question, not from the event,
 //! and has a fixed key. Rendering it twice, or late, gives the same row; an unchanged row is not sent again. That makes
@@ -26,8 +37,8 @@
 //! *Nothing is lost.* Messages and the cursor are stored in one transaction; after a failure the same batch is stored
 //! again. At the start all pending requests are rendered, whatever the cursor says. If retention removed events that
 //! were not read, the publisher continues with the oldest event and renders all pending requests again. The state in
-//! memory may be lost: a restart costs the counts of the running turn and streamed text that was not shown yet, both of
-//! which the log has.
+//! memory may be lost: a restart costs streamed text that was not shown yet, which the log has; the counts of a running
+//! turn are read again.
 //!
 //! *Bounds.* A turn keeps 6,000 characters of the agent's last message and 2,800 of streamed text; a session has at
 //! most five unsent messages of streamed text, and newer text replaces the last of them. Slack's rate limits are the
@@ -38,26 +49,34 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use tokio::sync::Notify;
+use tokio::task::JoinSet;
 use tokio_util::sync::CancellationToken;
 
 mod escalation;
 mod rendering;
+mod state;
+mod status_pass;
+mod turn_reader;
 mod turn_summary;
 
-use self::turn_summary::{StreamedText, TurnSummary};
+use self::state::{PublisherState, is_due};
+use self::status_pass::StatusPass;
+use self::turn_reader::TurnReader;
+use self::turn_summary::TurnSummary;
 use super::access::SlackAccess;
-use intercom_daemon::ops::{LogReader, ViewerLog};
-use intercom_store::{DesiredMessage, LogCutoff, Store, StoreError, UpsertRule};
-use intercom_types::event::{SessionEnded, SessionParked};
-use intercom_types::{ClearanceId, Event, LoggedEvent, QuestionId, SessionId};
+use super::claims::ClaimSender;
+use super::connection_health::ConnectionHealth;
+use intercom_daemon::ops::LogReader;
+use intercom_store::{DesiredMessage, LogCutoff, Store, StoreError, UpsertResult, UpsertRule};
+use intercom_types::{Event, LoggedEvent, SessionId};
 
 const CURSOR: &str = "slack";
 const BATCH: usize = 500;
 const STATUS_EVERY: Duration = Duration::from_secs(2);
 const TALK_EVERY: Duration = Duration::from_secs(3);
 const HOMES_EVERY: Duration = Duration::from_secs(5);
-/// The interval between checks for further people to mention.
-const CALLS_EVERY: Duration = Duration::from_secs(2);
+/// The interval between checks for further people to mention, and for bulk output.
+const CHECK_EVERY: Duration = Duration::from_secs(2);
 /// The shortest interval at which the cursor is stored when there is nothing to post.
 const STORED_EVERY: Duration = Duration::from_secs(1);
 const BREATHER: Duration = Duration::from_secs(1);
@@ -66,6 +85,9 @@ pub(super) struct CardPublisher {
     pub(super) access: SlackAccess,
     pub(super) store: Store,
     pub(super) log: LogReader,
+    pub(super) health: ConnectionHealth,
+    /// The way of claimed cards to the sender.
+    pub(super) claims: ClaimSender,
     /// Notified after a change of a desired message.
     pub(super) outbox: Arc<Notify>,
     /// Notified when home tabs may be out of date.
@@ -88,16 +110,7 @@ enum CardUpdate {
         session: SessionId,
         by: Option<String>,
     },
-    TurnOver {
-        session: SessionId,
-        seq: u64,
-        turn: TurnSummary,
-        reason: Option<String>,
-    },
-    Talk {
-        session: SessionId,
-        talk: StreamedText,
-    },
+    TurnOver(Box<EndedTurn>),
     Note {
         session: SessionId,
         seq: u64,
@@ -128,115 +141,190 @@ enum ThreadNote {
     StoppedBy(String),
 }
 
-/// The state in memory. All of it may be lost.
-#[derive(Default)]
-struct PublisherState {
-    turns: HashMap<SessionId, TurnSummary>,
-    /// The time at which a session's status card was last rendered.
-    shown: HashMap<SessionId, Instant>,
-    /// Sessions whose status card may be out of date.
-    stale: HashSet<SessionId>,
-    /// Sessions whose thread has a root in the store.
-    rooted: HashSet<SessionId>,
-    streamed_at: HashMap<SessionId, Instant>,
-    homes: Option<Instant>,
-    homes_stale: bool,
-    escalated_at: Option<Instant>,
-    periodic_at: Option<Instant>,
-    /// The time at which the cursor was last stored.
-    stored: Option<Instant>,
+/// A turn that has ended.
+#[derive(Debug)]
+struct EndedTurn {
+    session: SessionId,
+    seq: u64,
+    reason: String,
+    /// The clearances that rules allowed.
+    allowed: usize,
+    /// What is left to read; `None` while a status pass has it, and after the read.
+    reader: Option<TurnReader>,
+    /// The result of the read: messages of streamed text, and the summary.
+    read: Option<(Vec<(String, String)>, TurnSummary)>,
 }
 
 impl CardPublisher {
     pub(super) async fn run(self, closing: CancellationToken) {
-        closing.run_until_cancelled(self.follow_log()).await;
+        closing.run_until_cancelled(Arc::new(self).follow_log()).await;
     }
 
-    async fn follow_log(&self) {
-        let mut bell = self.log.listen();
-        let (mut state, mut log) = (PublisherState::default(), ViewerLog::default());
-        let mut seq = loop {
-            let newest = bell.newest();
-            match self.begin(newest, &mut state).await {
-                Ok(seq) => break seq,
-                Err(error) => tracing::warn!(%error, "the Slack publisher cannot start yet; retrying"),
-            }
+    async fn follow_log(self: Arc<Self>) {
+        let (mut landmarks, mut all) = (self.log.listen_for_landmarks(), self.log.listen());
+        let mut state = PublisherState::default();
+        while let Err(error) = self.begin(all.newest(), &mut state).await {
+            tracing::warn!(%error, "the Slack publisher cannot start yet; retrying");
             tokio::time::sleep(BREATHER).await;
-        };
+        }
+        // At most one task: the status pass.
+        let mut pass = JoinSet::new();
         loop {
-            // Before the read: a ring during the read must not be missed by the wait after it.
-            bell.newest();
-            match self.log.events(Some(seq), None, BATCH).await {
-                Ok(Ok(events)) if events.is_empty() => {
-                    // Nothing is left to read, so the cards show the present when they are rendered.
-                    self.run_periodic(&mut state).await;
-                    let rest = tokio::time::sleep(state.until_periodic());
-                    tokio::select! {
-                        heard = bell.wait_for_ring() => if !heard { return },
-                        () = rest => {}
-                    }
+            while let Some(done) = pass.try_join_next() {
+                state.finish_pass(done.ok());
+            }
+            self.start_pass(&mut state, &mut pass);
+            if state.are_homes_due() {
+                (state.homes, state.homes_stale) = (Some(Instant::now()), false);
+                self.homes.notify_one();
+            }
+            // In this order: a landmark up to `newest` has rung its own bell before. And before the read: a ring during
+            // the read must not be missed by the wait after it.
+            let newest = all.newest();
+            if landmarks.newest() > state.position {
+                self.follow_landmarks(&mut state, &mut pass).await;
+                continue;
+            }
+            state.position = state.position.max(newest);
+            let rest = tokio::time::sleep(state.until_check());
+            tokio::select! {
+                biased;
+                heard = landmarks.wait_for_ring() => if !heard { return },
+                Some(done) = pass.join_next() => {
+                    state.finish_pass(done.ok());
                 }
-                Ok(Ok(events)) => {
-                    let last = events.last().map_or(seq, |event| event.seq);
-                    let mut updates = Vec::new();
-                    for event in self.as_viewer(&mut log, events).await {
-                        state.apply_event(&event, &mut updates);
-                    }
-                    while let Err(error) = self.publish(&updates, Some(last), &mut state).await {
-                        // Repeated, not skipped: going on would lose these updates.
-                        tracing::warn!(%error, "messages for Slack cannot be stored; retrying");
-                        tokio::time::sleep(BREATHER).await;
-                    }
-                    // After the commit of the messages, which stores the position as well: a kill in between repeats the batch, and
-                    // the same desired content again changes nothing.
-                    seq = last;
-                    // Updates go first, but a log that never pauses must not starve the periodic work.
-                    if state.periodic_at.is_none_or(|at| at.elapsed() >= STATUS_EVERY) {
-                        self.run_periodic(&mut state).await;
-                    }
+                // Wakes once after a pause of bulk output. While it goes on, it is looked at every two seconds.
+                heard = all.wait_for_ring(), if state.is_bulk_due() => {
+                    if !heard { return }
+                    state.look_for_bulk();
                 }
-                Ok(Err(LogCutoff { oldest })) => {
-                    tracing::warn!(
-                        after = seq,
-                        oldest,
-                        "retention removed events before the Slack publisher read them"
-                    );
-                    // The removed events are out of date anyway; pending requests are rendered again by `begin`.
-                    state = PublisherState::default();
-                    seq = oldest.saturating_sub(1);
-                    let stored = self.store.set_cursor(CURSOR, seq).await;
-                    match stored {
-                        Ok(()) => seq = self.begin(seq, &mut state).await.unwrap_or(seq),
-                        Err(error) => {
-                            tracing::warn!(%error, "the position of the Slack publisher cannot be stored");
-                        }
-                    }
-                }
-                Err(error) => {
-                    tracing::warn!(%error, "the Slack publisher cannot read the log; retrying");
-                    tokio::time::sleep(BREATHER).await;
-                }
+                // While a pass is running nothing else can start, and what is due would make the loop spin.
+                () = rest, if pass.is_empty() => state.look_for_bulk(),
             }
         }
     }
 
-    /// Returns events as viewers may see them. Streamed text that may contain part of a secret is held for a later
-    /// call.
-    async fn as_viewer(&self, log: &mut ViewerLog, events: Vec<LoggedEvent>) -> Vec<LoggedEvent> {
-        let mut out = Vec::with_capacity(events.len());
-        for event in events {
-            while let Err(error) = log.push(&self.log, event.clone(), &mut out).await {
+    /// Publishes the next batch of landmarks.
+    async fn follow_landmarks(&self, state: &mut PublisherState, pass: &mut JoinSet<StatusPass>) {
+        let heard = self.log.listen_for_landmarks().newest();
+        match self.log.landmarks(state.position, BATCH).await {
+            // The last landmark was followed by bulk output in the same transaction.
+            Ok(Ok(events)) if events.is_empty() => state.position = state.position.max(heard),
+            Ok(Ok(events)) => {
+                self.health.read_events(events.len());
+                self.publish_batch(&events, state, pass).await;
+            }
+            Ok(Err(LogCutoff { oldest })) => {
+                tracing::warn!(
+                    after = state.position,
+                    oldest,
+                    "retention removed events before the Slack publisher read them"
+                );
+                // The removed events are out of date anyway; pending requests are rendered again by `begin`.
+                pass.abort_all();
+                *state = PublisherState { position: oldest.saturating_sub(1), ..PublisherState::default() };
+                let stored = self.store.set_cursor(CURSOR, state.position).await;
+                let begun = match stored {
+                    Ok(()) => self.begin(state.position, state).await,
+                    Err(error) => Err(error),
+                };
+                if let Err(error) = begun {
+                    tracing::warn!(%error, "the position of the Slack publisher cannot be stored");
+                }
+            }
+            Err(error) => {
                 tracing::warn!(%error, "the Slack publisher cannot read the log; retrying");
                 tokio::time::sleep(BREATHER).await;
             }
         }
-        out
+    }
+
+    async fn publish_batch(
+        &self,
+        events: &[LoggedEvent],
+        state: &mut PublisherState,
+        pass: &mut JoinSet<StatusPass>,
+    ) {
+        let last = events.last().map_or(state.position, |event| event.seq);
+        let mut updates = Vec::new();
+        for event in events {
+            state.bells.entry(event.session).or_insert_with(|| self.log.listen_to(event.session));
+            state.apply_landmark(event, &mut updates);
+        }
+        // People wait for requests, and a summary of a turn has to read the turn first.
+        let ended: HashSet<SessionId> = updates
+            .iter()
+            .filter_map(|one| match one {
+                CardUpdate::TurnOver(turn) => Some(turn.session),
+                _ => None,
+            })
+            .collect();
+        let of_ended = |one: &CardUpdate| one.session().is_some_and(|session| ended.contains(&session));
+        let (mut later, first): (Vec<CardUpdate>, Vec<CardUpdate>) = updates.into_iter().partition(of_ended);
+        if later.is_empty() {
+            self.publish_surely(&first, Some(last), state).await;
+        } else {
+            self.publish_surely(&first, None, state).await;
+            self.read_turns(&mut later, state, pass).await;
+            self.publish_surely(&later, Some(last), state).await;
+        }
+        // After the commit of the messages, which stores the position as well: a kill in between repeats the batch, and
+        // the same desired content again changes nothing.
+        state.position = last;
+    }
+
+    /// Repeats until it succeeds: going on would lose these updates.
+    async fn publish_surely(
+        &self,
+        updates: &[CardUpdate],
+        position: Option<u64>,
+        state: &mut PublisherState,
+    ) {
+        while let Err(error) = self.publish(updates, position, state).await {
+            tracing::warn!(%error, "messages for Slack cannot be stored; retrying");
+            tokio::time::sleep(BREATHER).await;
+        }
+    }
+
+    /// Reads the turns that have ended.
+    async fn read_turns(
+        &self,
+        updates: &mut [CardUpdate],
+        state: &mut PublisherState,
+        pass: &mut JoinSet<StatusPass>,
+    ) {
+        let mut returned = HashMap::new();
+        for one in updates {
+            let CardUpdate::TurnOver(turn) = one else { continue };
+            if turn.reader.is_none()
+                && let Some(done) = pass.join_next().await
+            {
+                returned.extend(state.finish_pass(done.ok()));
+            }
+            let reader = turn.reader.take().or_else(|| returned.remove(&turn.session));
+            let mut reader =
+                reader.unwrap_or_else(|| TurnReader::of_running_turn(turn.session, state.streamed_before));
+            while let Err(error) = self.read_ended_turn(&mut reader, turn.seq).await {
+                tracing::warn!(%error, "the Slack publisher cannot read the log; retrying");
+                tokio::time::sleep(BREATHER).await;
+            }
+            self.health.read_events(reader.take_events_read());
+            turn.read = Some((reader.take_streamed(), reader.into_summary()));
+        }
+    }
+
+    /// Reads the rest of a turn, unless its thread is quiet and shows no summary.
+    async fn read_ended_turn(&self, reader: &mut TurnReader, seq: u64) -> Result<(), StoreError> {
+        match self.scene(reader.session(), Vec::new()).await? {
+            Some(context) if context.shows_turns() => reader.read(&self.log, seq, true).await,
+            _ => Ok(()),
+        }
     }
 
     /// Starts at the stored position, or at the newest event: events from before the setup of Slack are too old to
     /// post, but pending requests are posted. Cards that were open at the last stop are sent again even if they are
     /// unchanged: Slack may show the trace of a click that had no effect.
-    async fn begin(&self, newest: u64, state: &mut PublisherState) -> Result<u64, StoreError> {
+    async fn begin(&self, newest: u64, state: &mut PublisherState) -> Result<(), StoreError> {
         let seq = match self.store.cursor(CURSOR).await? {
             Some(seq) => seq,
             None => newest,
@@ -250,9 +338,9 @@ impl CardPublisher {
             let Some(session) = message.session else { continue };
             updates.extend(card_of(session, &message.key));
         }
-        for session in self.access.live_sessions().await? {
-            let Ok(id) = session.id.parse() else { continue };
-            state.stale.insert(id);
+        for session in self.log.live_sessions().await {
+            state.stale.insert(session.id);
+            state.bells.entry(session.id).or_insert_with(|| self.log.listen_to(session.id));
         }
         for clearance in self.access.pending_clearances(None).await? {
             if !open.contains(&*clearance.id) {
@@ -264,14 +352,15 @@ impl CardPublisher {
                 updates.push(CardUpdate::Question(question.session, question.id.to_string()));
             }
         }
-        let mut messages = self.render_all(&updates, state).await?;
+        let mut messages = self.render_all(&updates).await?;
         messages
             .iter_mut()
             .filter(|message| message.open && open.contains(&message.key))
             .for_each(|message| message.upsert_rule = UpsertRule::Again);
-        self.store.slack_upsert(messages, Some(seq)).await?;
+        self.enqueue(messages, Some(seq)).await?;
         self.outbox.notify_one();
-        Ok(seq)
+        (state.position, state.streamed_before) = (seq, seq);
+        Ok(())
     }
 
     async fn publish(
@@ -280,13 +369,16 @@ impl CardPublisher {
         position: Option<u64>,
         state: &mut PublisherState,
     ) -> Result<(), StoreError> {
-        let messages = self.render_all(updates, state).await?;
+        let messages = self.render_all(updates).await?;
         // Without messages the cursor can wait: reading these events again changes nothing, and saves a write per
         // event.
-        if messages.is_empty() && state.stored.is_some_and(|at| at.elapsed() < STORED_EVERY) {
+        let is_stored = position.is_none() || state.stored.is_some_and(|at| at.elapsed() < STORED_EVERY);
+        if messages.is_empty() && is_stored {
             return Ok(());
         }
-        state.stored = Some(Instant::now());
+        if position.is_some() {
+            state.stored = Some(Instant::now());
+        }
         self.enqueue(messages, position).await
     }
 
@@ -294,185 +386,39 @@ impl CardPublisher {
         if messages.is_empty() && position.is_none() {
             return Ok(());
         }
-        // Only after a change of a row: each notification makes the sender read the store.
-        if self.store.slack_upsert(messages, position).await? > 0 {
+        let claims = messages.iter().any(|message| message.upsert_rule == UpsertRule::Claim);
+        let announced = claims.then(|| self.claims.announce());
+        let (changed, claimed) = match self.store.slack_upsert(messages, position).await {
+            Ok(UpsertResult { changed, claimed }) => (Ok(changed), claimed),
+            Err(error) => (Err(error), Vec::new()),
+        };
+        let others = changed.as_ref().is_ok_and(|changed| *changed > claimed.len());
+        if let Some(announced) = announced {
+            announced.deliver(claimed).await;
+        }
+        // Only after a change of a row that the sender does not have: each notification makes it read the store.
+        if others {
             self.outbox.notify_one();
         }
-        Ok(())
+        changed.map(drop)
     }
 
-    /// Does the periodic work.
-    async fn run_periodic(&self, state: &mut PublisherState) {
-        state.periodic_at = Some(Instant::now());
-        let due = |at: Option<&Instant>, every: Duration| at.is_none_or(|at| at.elapsed() >= every);
-        let outdated: Vec<SessionId> =
-            state.stale.iter().filter(|id| due(state.shown.get(id), STATUS_EVERY)).copied().collect();
-        let mut messages = self.roots(&outdated, state).await;
-        let over: Vec<SessionId> =
-            messages.iter().filter(|message| !message.open).filter_map(|message| message.session).collect();
-        let streaming: Vec<SessionId> = state
-            .turns
-            .iter()
-            .filter(|(id, turn)| {
-                turn.talk.as_ref().is_some_and(|talk| talk.fresh)
-                    && due(state.streamed_at.get(id), TALK_EVERY)
-            })
-            .map(|(id, _)| *id)
-            .collect();
-        // Taken before it is stored: after a failure the text is rendered again with the next piece.
-        for id in &streaming {
-            state.streamed_at.insert(*id, Instant::now());
-            let Some((name, text)) = state.turns.get_mut(id).and_then(TurnSummary::take_streamed) else {
-                continue;
-            };
-            messages.extend(self.talk(*id, &name, &text, state).await);
-        }
-        if due(state.escalated_at.as_ref(), CALLS_EVERY) {
-            state.escalated_at = Some(Instant::now());
-            messages.extend(self.escalations(state).await);
-        }
-        match self.enqueue(messages, None).await {
-            Ok(()) => {
-                // Only now: after a failure the same cards are still due.
-                for id in outdated {
-                    state.stale.remove(&id);
-                    state.shown.insert(id, Instant::now());
-                }
-                for id in over {
-                    state.forget(id);
-                }
-            }
-            Err(error) => {
-                tracing::warn!(%error, "status cards cannot be stored; retrying");
-                // They are still due: without a delay the loop would spin.
-                tokio::time::sleep(BREATHER).await;
-            }
-        }
-        if state.homes_stale && due(state.homes.as_ref(), HOMES_EVERY) {
-            (state.homes, state.homes_stale) = (Some(Instant::now()), false);
-            self.homes.notify_one();
-        }
-    }
-}
-
-impl PublisherState {
-    /// Forgets an ended session, so that the maps do not grow for ever.
-    fn forget(&mut self, id: SessionId) {
-        self.turns.remove(&id);
-        self.shown.remove(&id);
-        self.rooted.remove(&id);
-        self.streamed_at.remove(&id);
-    }
-
-    /// Returns the time until the next periodic work.
-    fn until_periodic(&self) -> Duration {
-        let stale = self.stale.iter().map(|id| left(self.shown.get(id), STATUS_EVERY));
-        let talks = self.turns.iter().filter(|(_, turn)| turn.talk.as_ref().is_some_and(|talk| talk.fresh));
-        let talks = talks.map(|(id, _)| left(self.streamed_at.get(id), TALK_EVERY));
-        let homes = self.homes_stale.then(|| left(self.homes.as_ref(), HOMES_EVERY));
-        let calls = left(self.escalated_at.as_ref(), CALLS_EVERY);
-        stale
-            .chain(talks)
-            .chain(homes)
-            .min()
-            .map_or(calls, |due| due.min(calls))
-            .max(Duration::from_millis(20)) // a due time in the past must not make the loop spin
-    }
-
-    fn apply_event(&mut self, logged: &LoggedEvent, updates: &mut Vec<CardUpdate>) {
-        let LoggedEvent { session, seq, .. } = *logged;
-        self.stale.insert(session);
-        let event = logged.event();
-        // These change nothing but the status card, which is stale already.
-        let is_noise = matches!(
-            event,
-            Event::Heartbeat(_) | Event::AgentReady(_) | Event::LineRejected(_) | Event::UnknownMessage(_)
-        );
-        if is_noise {
+    /// Starts a status pass if one is due and none is running.
+    fn start_pass(self: &Arc<Self>, state: &mut PublisherState, pass: &mut JoinSet<StatusPass>) {
+        if !pass.is_empty() {
             return;
         }
-        // Replaces the summary of a turn whose end never came, such as that of a killed agent.
-        if matches!(event, Event::TurnStarted(_)) {
-            self.turns.insert(session, TurnSummary::default());
+        let escalates = is_due(state.escalated_at.as_ref(), CHECK_EVERY);
+        let items = state.take_due();
+        if items.is_empty() && !escalates {
+            return;
         }
-        let mut full = Vec::new();
-        self.turns.entry(session).or_default().apply_event(seq, &event, &mut full);
-        updates.extend(full.into_iter().map(|talk| CardUpdate::Talk { session, talk }));
-        // Streamed text changes no home tab, and is most of the log.
-        self.homes_stale |= !matches!(event, Event::Update(_) | Event::Status(_));
-        let note = |what: ThreadNote| CardUpdate::Note { session, seq, what };
-        let clearance = |id: ClearanceId| CardUpdate::Clearance(session, id.to_string());
-        let question = |id: QuestionId| CardUpdate::Question(session, id.to_string());
-        match event {
-            Event::ClearanceRequested(requested) => updates.push(clearance(requested.clearance)),
-            Event::ClearanceApproved(approved) => updates.push(clearance(approved.clearance)),
-            Event::ClearanceDecided(decided) => updates.push(clearance(decided.clearance)),
-            Event::ClearanceDelivered(delivered) => updates.push(clearance(delivered.clearance)),
-            Event::ClearanceUndelivered(undelivered) => updates.push(clearance(undelivered.clearance)),
-            Event::ClearanceOutcome(outcome) => updates.extend(outcome.clearance.map(clearance)),
-            Event::ClearanceClosed(closed) => updates.push(clearance(closed.clearance)),
-            Event::QuestionAsked(asked) => updates.push(question(asked.question)),
-            Event::QuestionAnswered(answered) => updates.push(question(answered.question)),
-            Event::QuestionDelivered(delivered) => updates.push(question(delivered.question)),
-            Event::QuestionUndelivered(undelivered) => updates.push(question(undelivered.question)),
-            Event::QuestionClosed(closed) => updates.push(question(closed.question)),
-            Event::PromptDelivered(delivered) => {
-                updates.push(CardUpdate::Prompt { id: delivered.prompt.to_string(), arrived: true });
-            }
-            Event::PromptUndelivered(undelivered) => {
-                updates.push(CardUpdate::Prompt { id: undelivered.prompt.to_string(), arrived: false });
-            }
-            Event::PromptWithdrawn(withdrawn) => {
-                updates.push(CardUpdate::Prompt { id: withdrawn.prompt.to_string(), arrived: false });
-            }
-            Event::TurnEnded(ended) => {
-                // The rest of the streamed text first: the thread shows it above the summary.
-                let mut turn = self.turns.remove(&session).unwrap_or_default();
-                updates.extend(turn.talk.take().map(|talk| CardUpdate::Talk { session, talk }));
-                updates.push(CardUpdate::TurnOver { session, seq, turn, reason: Some(ended.stop_reason) });
-            }
-            Event::LimitReached(reached) => updates.push(note(ThreadNote::Limited(reached.limit))),
-            Event::LimitOver(_) => updates.push(note(ThreadNote::LimitOver)),
-            Event::StallStepTaken(_)
-            | Event::StallStepFailed(_)
-            | Event::StallSnoozed(_)
-            | Event::StallRecovered(_)
-            | Event::StallReset(_) => {
-                updates.push(CardUpdate::Stall { session, seq, change: StallChange::Event(Box::new(event)) });
-            }
-            Event::AgentRestarting(restarting) => {
-                updates.push(note(ThreadNote::Restarting(restarting.reason)));
-            }
-            Event::SessionUnenforced(unenforced) => {
-                updates.push(note(ThreadNote::Unenforced(unenforced.why)));
-            }
-            Event::SpendCapped(capped) => updates.push(note(ThreadNote::Capped(capped.why))),
-            Event::SessionResumed(resumed) => {
-                updates.push(CardUpdate::Resumed { session, by: Some(resumed.by) });
-            }
-            Event::SessionEnded(SessionEnded { reason, .. })
-            | Event::SessionParked(SessionParked { reason, .. }) => {
-                self.turns.remove(&session);
-                // A person who stopped the session needs no card that offers to restart it.
-                updates.push(if by_request(&reason) {
-                    note(ThreadNote::StoppedBy(reason))
-                } else {
-                    CardUpdate::Ended(session)
-                });
-                updates.push(CardUpdate::Stall { session, seq, change: StallChange::SessionEnded });
-            }
-            _ => {}
+        if escalates {
+            state.escalated_at = Some(Instant::now());
         }
+        let (this, last) = (Arc::clone(self), state.position);
+        pass.spawn(async move { this.run_pass(items, escalates, last).await });
     }
-}
-
-/// Returns true if a person ended the session.
-fn by_request(reason: &str) -> bool {
-    reason.starts_with("stopped by ") || reason.starts_with("killed by ")
-}
-
-fn left(at: Option<&Instant>, every: Duration) -> Duration {
-    at.map_or(Duration::ZERO, |at| every.saturating_sub(at.elapsed()))
 }
 
 /// Returns the update that renders the card with this key.

@@ -17,6 +17,10 @@
 //! a new connection to Slack (which ends all backoff), or the time that the plan names. Order within a thread, rate
 //! limits, backoff and outages are rules of the outbox, which is pure and tested against a model.
 //!
+//! *Claims.* A new card that nothing in its thread precedes comes from the publisher as a claim: stored, marked as tried,
+//! and read. If the outbox admits it, it is posted without another access to the store, on connections on which no edit
+//! is ahead of it. If not, the mark is removed, and it waits like any other row.
+//!
 //! *Versions.* An attempt sends the content that it read, and records that version. If the publisher changes the row
 //! meanwhile, `sent` stays behind `version` and the row is planned again, as an edit. So a message that changes faster
 //! than Slack accepts is sent in its latest state only.
@@ -38,11 +42,13 @@ use tokio::task::JoinSet;
 use tokio_util::sync::CancellationToken;
 
 use super::access::SlackAccess;
+use super::claims::ClaimReceiver;
 use super::connection_health::{ConnectionHealth, UnsentMessages};
 use super::outbox::{AttemptOutcome, OutboxRow, SendAttempt, SendKind, SlackOutbox};
 use super::web_api::{FileUpload, SlackCallError, WebApi};
 use intercom_store::{
-    DesiredMessage, SLACK_SKEW_MILLIS, SlackMessage, SlackSendOutcome, Store, StoreError, UpsertRule,
+    ClaimedPost, DesiredMessage, SLACK_SKEW_MILLIS, SlackMessage, SlackSendOutcome, Store, StoreError,
+    UpsertRule,
 };
 use intercom_types::text::{clean, visible};
 use intercom_types::{SessionId, Time};
@@ -116,14 +122,14 @@ enum SendOutcome {
 }
 
 impl MessageSender {
-    pub(super) async fn run(self, closing: CancellationToken) {
+    pub(super) async fn run(self, claims: ClaimReceiver, closing: CancellationToken) {
         let this = Arc::new(self);
         // An attempt may be cut off at any point: its row stays marked as tried, and the next daemon searches for the message
         // before it posts again.
-        closing.run_until_cancelled(this.send_all()).await;
+        closing.run_until_cancelled(this.send_all(claims)).await;
     }
 
-    async fn send_all(self: &Arc<Self>) {
+    async fn send_all(self: &Arc<Self>, mut claims: ClaimReceiver) {
         let mut outbox = SlackOutbox::default();
         let mut tasks: JoinSet<(OutboxRow, AttemptOutcome)> = JoinSet::new();
         let mut connected = self.health.connections();
@@ -136,6 +142,9 @@ impl MessageSender {
                     continue;
                 }
             };
+            // A row that was claimed before this read is in flight before the plan.
+            let claimed = claims.announced().await;
+            self.send_claimed(claimed, &mut outbox, &mut tasks).await;
             let rows: Vec<OutboxRow> = rows.into_iter().map(OutboxRow::from).collect();
             let count = self.store.slack_backlog().await.unwrap_or_default();
             let seen = rows.iter().map(|row| (row.key.as_str(), row.is_pending_card())).collect();
@@ -145,12 +154,7 @@ impl MessageSender {
             let plan = outbox.plan(&rows, Instant::now());
             // A task each: a call that hangs must not hold up the other channels. The outbox bounds their number.
             for attempt in plan.send {
-                let this = Arc::clone(self);
-                tasks.spawn(async move {
-                    // A panic would leave the row in flight for ever, and its thread with it: count it as a failure.
-                    let outcome = AssertUnwindSafe(this.attempt(&attempt)).catch_unwind().await;
-                    (attempt.row, outcome.unwrap_or(AttemptOutcome::Failed))
-                });
+                self.begin(attempt, None, &mut tasks);
             }
             let look_again = async {
                 match plan.look_again {
@@ -159,6 +163,8 @@ impl MessageSender {
                 }
             };
             tokio::select! {
+                biased;
+                Some(claimed) = claims.next() => self.send_claimed(claimed, &mut outbox, &mut tasks).await,
                 () = self.bell.notified() => {}
                 Some(landed) = tasks.join_next() => {
                     if let Ok((row, outcome)) = landed {
@@ -176,20 +182,62 @@ impl MessageSender {
         }
     }
 
-    async fn attempt(&self, attempt: &SendAttempt) -> AttemptOutcome {
+    /// Starts an attempt. With `claimed`, the row and its thread are known, and it is marked as tried already.
+    fn begin(
+        self: &Arc<Self>,
+        attempt: SendAttempt,
+        claimed: Option<ClaimedPost>,
+        tasks: &mut JoinSet<(OutboxRow, AttemptOutcome)>,
+    ) {
+        let this = Arc::clone(self);
+        tasks.spawn(async move {
+            // A panic would leave the row in flight for ever, and its thread with it: count it as a failure.
+            let outcome = AssertUnwindSafe(this.attempt(&attempt, claimed)).catch_unwind().await;
+            (attempt.row, outcome.unwrap_or(AttemptOutcome::Failed))
+        });
+    }
+
+    /// Sends claimed rows as far as the outbox admits them, and releases the others: they wait like any other row.
+    async fn send_claimed(
+        self: &Arc<Self>,
+        claimed: Vec<ClaimedPost>,
+        outbox: &mut SlackOutbox,
+        tasks: &mut JoinSet<(OutboxRow, AttemptOutcome)>,
+    ) {
+        for post in claimed {
+            let row = OutboxRow::from(post.message.clone());
+            if let Some(attempt) = outbox.plan(std::slice::from_ref(&row), Instant::now()).send.pop() {
+                self.begin(attempt, Some(post), tasks);
+                continue;
+            }
+            if let Err(error) = self.store.slack_sent(row.key, SlackSendOutcome::NotPosted).await {
+                tracing::warn!(%error, "a claimed message is still marked as tried; it is searched for first");
+            }
+        }
+    }
+
+    async fn attempt(&self, attempt: &SendAttempt, claimed: Option<ClaimedPost>) -> AttemptOutcome {
         let SendAttempt { row: OutboxRow { key, rooted, .. }, stand_in } = attempt;
-        let message = match self.store.slack_message(key.to_owned()).await {
-            Ok(Some(message)) => message,
-            Ok(None) => return AttemptOutcome::Done, // removed by retention
-            Err(error) => return not_stored(&error),
+        let (message, sent) = if let Some(ClaimedPost { mut message, root }) = claimed {
+            // The mark is this attempt's own: there is no earlier one to search for.
+            message.tried = None;
+            let sent = self.send_claim(&message, root.as_deref()).await;
+            (message, sent)
+        } else {
+            let message = match self.store.slack_message(key.to_owned()).await {
+                Ok(Some(message)) => message,
+                Ok(None) => return AttemptOutcome::Done, // removed by retention
+                Err(error) => return not_stored(&error),
+            };
+            let sent = if *stand_in {
+                self.stand_in(&message, *rooted).await
+            } else {
+                self.send(&message, *rooted).await
+            };
+            (message, sent)
         };
         // Read before the call: a change during the call must leave the row unsent.
         let version = message.version;
-        let sent = if *stand_in {
-            self.stand_in(&message, *rooted).await
-        } else {
-            self.send(&message, *rooted).await
-        };
         let ended = match sent {
             SendOutcome::Trouble(SlackCallError::Refused(why)) => self.refused(&message, &why).await,
             ended => ended,
@@ -299,7 +347,7 @@ impl MessageSender {
         }
     }
 
-    async fn post(&self, message: &SlackMessage, mut body: Value, root: Option<&str>) -> SendOutcome {
+    async fn post(&self, message: &SlackMessage, body: Value, root: Option<&str>) -> SendOutcome {
         if let Some(tried) = message.tried {
             match self.find(message, tried, root).await {
                 // It has the content of the earlier attempt: record it as posted, then edit it to the current content.
@@ -328,6 +376,19 @@ impl MessageSender {
             Ok(false) => return SendOutcome::Sent(None), // dropped meanwhile: nobody needs it
             Err(error) => return SendOutcome::Store(error),
         }
+        self.post_marked(message, body, root).await
+    }
+
+    /// Posts a card that was claimed when it was stored.
+    async fn send_claim(&self, message: &SlackMessage, root: Option<&str>) -> SendOutcome {
+        match serde_json::from_str(&message.wanted) {
+            Ok(DesiredContent::Message(body)) => self.post_marked(message, body, root).await,
+            _ => SendOutcome::Trouble(SlackCallError::Later("it is no card".to_owned())),
+        }
+    }
+
+    /// Posts a message that is marked as tried.
+    async fn post_marked(&self, message: &SlackMessage, mut body: Value, root: Option<&str>) -> SendOutcome {
         intercom_failpoint::visit("slack.posting");
         body["channel"] = json!(message.channel);
         // Slack must not detect links or names by itself in agent text.
@@ -337,7 +398,12 @@ impl MessageSender {
         if let Some(root) = root {
             body["thread_ts"] = json!(root);
         }
-        match self.web.call("chat.postMessage", &body).await {
+        let posted = if message.open && message.thread.is_some() {
+            self.web.call_urgently("chat.postMessage", &body).await
+        } else {
+            self.web.call("chat.postMessage", &body).await
+        };
+        match posted {
             Ok(answer) => {
                 intercom_failpoint::visit("slack.posted");
                 SendOutcome::Sent(answer["ts"].as_str().map(str::to_owned))

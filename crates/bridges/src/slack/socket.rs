@@ -14,10 +14,10 @@ use slack_morphism::listener::SlackClientEventsListenerEnvironment;
 use slack_morphism::{
     SlackClientSocketModeConfig, SlackSocketModeClientListener, SlackSocketModeWssClientId,
 };
-use tokio::sync::Notify;
 use tokio_util::sync::CancellationToken;
 
 use super::connection_health::ConnectionHealth;
+use super::inbox::InboxDoor;
 use super::interaction::{SocketEnvelope, parse_envelope};
 use super::web_api::WebApi;
 use intercom_store::Store;
@@ -43,8 +43,7 @@ pub(super) struct SocketModeClient {
     pub(super) web: Arc<WebApi>,
     pub(super) store: Store,
     pub(super) health: ConnectionHealth,
-    /// Notified when an interaction was stored.
-    pub(super) inbox: Arc<Notify>,
+    pub(super) inbox: InboxDoor,
     pub(super) reconnect_seconds: u64,
     pub(super) greeted: GreetedConnections,
 }
@@ -99,7 +98,7 @@ impl SocketModeClient {
             greeted: Arc::clone(&self.greeted),
             store: self.store.clone(),
             health: self.health.clone(),
-            inbox: Arc::clone(&self.inbox),
+            inbox: self.inbox.clone(),
         });
         let config = SlackClientSocketModeConfig::new()
             .with_max_connections_count(CONNECTIONS)
@@ -121,7 +120,7 @@ struct EnvelopeListener {
     greeted: GreetedConnections,
     store: Store,
     health: ConnectionHealth,
-    inbox: Arc<Notify>,
+    inbox: InboxDoor,
 }
 
 impl EnvelopeListener {
@@ -163,12 +162,12 @@ impl SlackSocketModeClientListener for EnvelopeListener {
                 None
             }
             SocketEnvelope::Interaction { envelope, key } => {
-                match self.store.slack_receive(key, frame, Time::now()).await {
+                match self.store.slack_receive(key.clone(), frame.clone(), Time::now()).await {
                     Ok(new) => {
                         intercom_failpoint::visit("slack.received");
                         self.health.received();
                         if new {
-                            self.inbox.notify_one();
+                            self.inbox.pass(key, frame);
                         }
                         Some(json!({ "envelope_id": envelope }).to_string())
                     }

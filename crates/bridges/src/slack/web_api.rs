@@ -111,6 +111,8 @@ impl SlackTokens {
 /// The client of the Web API.
 pub(super) struct WebApi {
     pub(super) client: SlackClient<Connector>,
+    /// Connections for cards that people wait for: no edit is ahead of them.
+    urgent: Connector,
     pub(super) app: SlackApiToken,
     bot: SlackApiToken,
     api_url: String,
@@ -131,11 +133,13 @@ impl WebApi {
         tcp.set_nodelay(true);
         // HTTP/1.1 only: a call that times out closes its connection, and no other call shares it.
         let https = HttpsConnectorBuilder::new().with_native_roots()?.https_or_http().enable_http1();
-        let connector =
-            Connector::with_connector(https.wrap_connector(tcp)).with_slack_api_url(&slack.api_url);
+        let https = https.wrap_connector(tcp);
+        let urgent = Connector::with_connector(https.clone()).with_slack_api_url(&slack.api_url);
+        let connector = Connector::with_connector(https).with_slack_api_url(&slack.api_url);
         let token = |text: &str| SlackApiToken::new(SlackApiTokenValue(text.to_owned()));
         Ok(Self {
             client: SlackClient::new(connector),
+            urgent,
             app: token(&tokens.app),
             bot: token(&tokens.bot),
             api_url: slack.api_url.clone(),
@@ -167,10 +171,29 @@ impl WebApi {
 
     /// Calls a method with a JSON body.
     pub(super) async fn call(&self, method: &str, body: &Value) -> Result<Value, SlackCallError> {
+        self.call_on(self.connector(), method, body).await
+    }
+
+    /// Like [`Self::call`], on connections of its own.
+    pub(super) async fn call_urgently(&self, method: &str, body: &Value) -> Result<Value, SlackCallError> {
+        self.call_on(&self.urgent, method, body).await
+    }
+
+    async fn call_on(
+        &self,
+        connector: &Connector,
+        method: &str,
+        body: &Value,
+    ) -> Result<Value, SlackCallError> {
         let span = Span::none();
-        self.with_timeout(self.connector().http_post(method, body, context(Some(&self.bot), &span)))
+        self.with_timeout(connector.http_post(method, body, context(Some(&self.bot), &span)))
             .await
             .and_then(Self::is_answer)
+    }
+
+    /// Uses a connection for urgent calls, so that the next one need not open it first.
+    pub(super) async fn keep_warm(&self) -> Result<(), SlackCallError> {
+        self.call_urgently("api.test", &json!({})).await.map(drop)
     }
 
     /// Calls a method with a query string.

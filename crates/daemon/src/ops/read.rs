@@ -4,10 +4,15 @@ use serde::Serialize;
 use serde::de::DeserializeOwned;
 use tokio::sync::watch;
 
-use super::{Caller, ClearanceQuery, OpError, Operations, PromptQuery, QuestionQuery, SessionQuery};
+use super::session_view::{clearance_for, session_in_brief, session_in_list};
+use super::{
+    Caller, ClearanceQuery, OpError, OperationKind, Operations, PromptQuery, QuestionQuery, SessionQuery,
+};
 use intercom_redact::redact_json;
 use intercom_store::bus::{Bell, BellListener};
-use intercom_store::{AuditHead, IdLookup, LogCutoff, SessionScope, Store, StoreError};
+use intercom_store::{
+    AuditHead, IdLookup, LogCutoff, SessionScope, SlackMessage, SlackScene, Store, StoreError,
+};
 use intercom_types::{
     Clearance, ClearanceExplanation, ClearanceStatus, Content, EventKind, List, ListedAgent, LoggedEvent,
     PolicySummary, Prompt, PromptId, Question, QuestionStatus, Role, Session, SessionId, SessionRecord,
@@ -93,6 +98,19 @@ impl ReadModel {
         items(self.ops.prompts(&self.caller, session, PromptQuery::default()).await)
     }
 
+    /// Returns the state that the cards of a session and of these requests are made of; `None` if the session was
+    /// removed. One read, because people wait for a card: it looks at no process of the agent.
+    pub async fn card_scene(
+        &self,
+        session: SessionId,
+        requests: Vec<String>,
+    ) -> Result<Option<CardScene>, OpError> {
+        self.ops.admit(&self.caller, OperationKind::Read)?;
+        let role = self.caller.role;
+        let scene = self.ops.store().slack_scene(session, requests, move |scene| card_scene(role, scene));
+        scene.await?.transpose()
+    }
+
     pub async fn agents(&self) -> Result<Vec<ListedAgent>, OpError> {
         Ok(self.ops.agents(&self.caller, None).await?.items)
     }
@@ -100,6 +118,29 @@ impl ReadModel {
     pub async fn policy(&self) -> Result<PolicySummary, OpError> {
         self.ops.policy(&self.caller).await
     }
+}
+
+/// The present state of a session and of some of its requests, as one caller may see it, with their messages in Slack.
+#[derive(Debug)]
+pub struct CardScene {
+    pub session: Session,
+    pub clearances: Vec<Clearance>,
+    pub questions: Vec<Question>,
+    /// The root of the session's thread and the cards of the requests, as far as they exist.
+    pub messages: Vec<SlackMessage>,
+    /// The verbosity that people chose for the thread.
+    pub verbosity: Option<String>,
+}
+
+fn card_scene(role: Role, scene: SlackScene) -> Result<CardScene, OpError> {
+    let SlackScene { session, clearances, questions, messages, verbosity } = scene;
+    // Cards of live sessions show no output on stderr.
+    let session =
+        if session.phase.is_live() { session_in_brief(session) } else { session_in_list(session, None) };
+    let clearances: Vec<Clearance> =
+        clearances.into_iter().map(|clearance| clearance_for(role, clearance)).collect();
+    let (session, clearances, questions) = visible_to(role, (session, clearances, questions))?;
+    Ok(CardScene { session, clearances, questions, messages, verbosity })
 }
 
 /// The unredacted log and the records that its events are about, for bridges that show a session to a client. A
@@ -120,6 +161,20 @@ impl LogReader {
         session.map_or_else(|| self.bell.listen(), |session| self.bell.listen_to(session))
     }
 
+    /// Listens to events that are more than bulk output of agents.
+    pub fn listen_for_landmarks(&self) -> BellListener {
+        self.bell.listen_for_landmarks()
+    }
+
+    /// Returns the landmarks after `after`, oldest first: events of all sessions except bulk output of agents.
+    pub async fn landmarks(
+        &self,
+        after: u64,
+        limit: usize,
+    ) -> Result<Result<Vec<LoggedEvent>, LogCutoff>, StoreError> {
+        self.store.landmarks(after, limit).await
+    }
+
     /// Returns events after `after`, oldest first.
     pub async fn events(
         &self,
@@ -131,7 +186,7 @@ impl LogReader {
     }
 
     /// Returns the newest events of a session before `before`, oldest first.
-    pub(crate) async fn events_before(
+    pub async fn events_before(
         &self,
         before: u64,
         session: SessionId,
@@ -153,7 +208,7 @@ impl LogReader {
 
     /// Returns a session; `None` if it was removed.
     pub async fn session(&self, id: SessionId) -> Result<Option<SessionRecord>, StoreError> {
-        self.store.session(id.to_string()).await.map(one)
+        self.store.session_by_id(id).await
     }
 
     /// Returns all sessions that have not ended, as far as they can be read.
@@ -238,16 +293,27 @@ impl Operations {
     where
         T: Serialize + DeserializeOwned + Send + 'static,
     {
-        if caller.role > Role::Viewer {
+        let role = caller.role;
+        if role > Role::Viewer {
             return Ok(answer);
         }
-        let hiding = tokio::task::spawn_blocking(move || -> serde_json::Result<T> {
-            let text = serde_json::to_string(&answer)?;
-            serde_json::from_str(&redact_json(&text).text)
-        });
-        let hidden = hiding.await.ok().and_then(Result::ok);
-        hidden.ok_or_else(|| OpError::internal("the answer could not be checked"))
+        let hiding = tokio::task::spawn_blocking(move || visible_to(role, answer));
+        hiding.await.unwrap_or_else(|_| Err(not_checked()))
     }
+}
+
+/// Returns an answer as this role may see it. The redaction takes time: callers are not on a thread of the runtime.
+fn visible_to<T: Serialize + DeserializeOwned>(role: Role, answer: T) -> Result<T, OpError> {
+    if role > Role::Viewer {
+        return Ok(answer);
+    }
+    let hidden =
+        serde_json::to_string(&answer).and_then(|text| serde_json::from_str(&redact_json(&text).text));
+    hidden.map_err(|_| not_checked())
+}
+
+fn not_checked() -> OpError {
+    OpError::internal("the answer could not be checked")
 }
 
 pub(super) fn limit(asked: Option<usize>) -> Result<usize, OpError> {

@@ -212,7 +212,8 @@ impl Operations {
     }
 
     async fn view(&self, id: SessionId) -> Result<Session, OpError> {
-        Ok(self.observe(self.session_record(&id).await?))
+        let record = self.store().session_by_id(id).await?;
+        Ok(self.observe(record.ok_or_else(|| OpError::not_found("session", &id))?))
     }
 
     fn observe(&self, record: SessionRecord) -> Session {

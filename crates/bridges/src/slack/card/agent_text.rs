@@ -11,6 +11,9 @@ const TURN_CHARS: usize = 2_500;
 pub(in crate::slack) struct TurnCounts {
     pub(in crate::slack) turns: usize,
     pub(in crate::slack) tools: usize,
+    /// True if there may have been more tools.
+    #[serde(default)]
+    pub(in crate::slack) is_partial: bool,
     /// Clearances that rules decided.
     pub(in crate::slack) allowed: usize,
 }
@@ -21,11 +24,12 @@ pub(in crate::slack) fn turn(
     session: &Session,
     said: &str,
     stop_reason: Option<&str>,
-    TurnCounts { turns, tools, allowed }: TurnCounts,
+    TurnCounts { turns, tools, is_partial, allowed }: TurnCounts,
 ) -> CardMessage {
     let mut did = MrkdwnText::default();
     if tools > 0 {
-        did = MrkdwnText::count(tools, "tool call");
+        did = MrkdwnText::new(if is_partial { "at least " } else { "" });
+        did = did.and(MrkdwnText::count(tools, "tool call"));
     }
     if allowed > 0 {
         did = MrkdwnText::join([did, MrkdwnText::number(allowed as u64).and(" allowed by rules")], ", ");

@@ -1,7 +1,7 @@
 //! Long-pending requests: mentions of further people, and the morning digest after quiet hours.
 
+use super::CardPublisher;
 use super::rendering::unanswered_clearance;
-use super::{CardPublisher, PublisherState};
 use crate::slack::block_kit::MrkdwnText;
 use crate::slack::card;
 use crate::slack::handlers;
@@ -17,7 +17,7 @@ const DIGEST: &str = "slack digest";
 const MAX_DIGEST: usize = 10;
 
 impl CardPublisher {
-    pub(super) async fn escalations(&self, state: &PublisherState) -> Vec<DesiredMessage> {
+    pub(super) async fn escalations(&self) -> Vec<DesiredMessage> {
         let config = self.access.config();
         let (now, mut messages) = (Time::now(), Vec::new());
         // A failed read counts as no requests: the next check, two seconds later, escalates them.
@@ -26,12 +26,12 @@ impl CardPublisher {
                 let called = mentions::escalation_mentions(&config, &unanswered_clearance(&clearance), now);
                 let line = intercom_types::action::line_of(&clearance);
                 let about = (&*clearance.id, clearance.session, line.as_str());
-                messages.extend(self.escalate(about, &called, state).await);
+                messages.extend(self.escalate(about, &called).await);
             }
             for question in self.access.pending_questions(None).await.unwrap_or_default() {
                 let called = mentions::escalation_mentions(&config, &unanswered_question(&question), now);
                 let about = (&*question.id, question.session, question.text.as_str());
-                messages.extend(self.escalate(about, &called, state).await);
+                messages.extend(self.escalate(about, &called).await);
             }
         }
         if let Some(date) = mentions::due_digest_date(&config, now) {
@@ -41,12 +41,7 @@ impl CardPublisher {
     }
 
     /// Each mention is a message of its own, because Slack notifies nobody about an edit.
-    async fn escalate(
-        &self,
-        about: (&str, SessionId, &str),
-        called: &[String],
-        state: &PublisherState,
-    ) -> Vec<DesiredMessage> {
+    async fn escalate(&self, about: (&str, SessionId, &str), called: &[String]) -> Vec<DesiredMessage> {
         let ((id, session, title), mut messages) = (about, Vec::new());
         let people = handlers::people(&self.access);
         for (name, n) in called.iter().zip(1..) {
@@ -56,13 +51,13 @@ impl CardPublisher {
                 continue;
             }
             let Some(ping) = people.ping(name) else { continue };
-            let Ok(Some(context)) = self.session_context(session).await else { continue };
+            let Ok(Some(context)) = self.scene(session, Vec::new()).await else { continue };
             let words = ping
                 .and(" this request is still pending: ")
                 .and(MrkdwnText::untrusted(title).cut(200))
                 .and(" ")
                 .and(MrkdwnText::untrusted(&intercom_types::text::short(id)).code());
-            messages.extend(self.missing_root(&context, state).await.ok().flatten());
+            messages.extend(context.missing_root());
             messages.push(context.desired(&key, &card::note(&key, words), false, String::new()));
         }
         messages

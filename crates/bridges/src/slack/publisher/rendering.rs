@@ -3,24 +3,28 @@
 use futures_util::future::join_all;
 use serde_json::json;
 
-use super::turn_summary::TurnSummary;
-use super::{CardPublisher, CardUpdate, PublisherState, StallChange, ThreadNote};
+use super::{CardPublisher, CardUpdate, EndedTurn, StallChange, ThreadNote};
 use crate::slack::block_kit::{CardMessage, MrkdwnText};
 use crate::slack::card::{self, TurnCounts};
 use crate::slack::handlers;
 use crate::slack::mentions::{self, UnansweredRequest};
 use crate::slack::sender::DesiredContent;
 use intercom_daemon::config::{SessionSlackConfig, Verbosity};
+use intercom_daemon::ops::CardScene;
 use intercom_redact::redact;
 use intercom_store::{DesiredMessage, SlackMessage, StoreError, UpsertRule};
-use intercom_types::{Clearance, ClearanceStatus, Phase, QuestionStatus, Risk, Session};
+use intercom_types::{Clearance, ClearanceStatus, Phase, Question, QuestionStatus, Risk, Session};
 use intercom_types::{Event, Role, Rung, SessionId, Time};
 
-/// A session with its Slack configuration.
+/// A session with its Slack configuration, and the requests that are rendered with it, as of one moment.
 pub(super) struct SessionContext {
     pub(super) id: SessionId,
     pub(super) session: Session,
     pub(super) here: SessionSlackConfig,
+    clearances: Vec<Clearance>,
+    questions: Vec<Question>,
+    /// The root of its thread and the cards of the requests, as far as they are stored.
+    messages: Vec<SlackMessage>,
 }
 
 /// The limit on remembered steps of a stall.
@@ -29,7 +33,27 @@ const MAX_STEPS: usize = 30;
 const MAX_WAITING_TALK: usize = 5;
 
 impl SessionContext {
-    fn root(&self) -> DesiredMessage {
+    /// Returns true if the thread shows the end of each turn.
+    pub(super) fn shows_turns(&self) -> bool {
+        self.here.verbosity != Verbosity::Quiet
+    }
+
+    /// Returns true if the thread shows the agent's text as it is written.
+    pub(super) fn streams(&self) -> bool {
+        self.here.verbosity == Verbosity::Stream
+    }
+
+    /// Returns the stored message with this key.
+    fn known(&self, key: &str) -> Option<&SlackMessage> {
+        self.messages.iter().find(|message| message.key == key)
+    }
+
+    /// Returns the root of a thread that has none: it must be posted before the thread's other messages.
+    pub(super) fn missing_root(&self) -> Option<DesiredMessage> {
+        self.known(&self.id.to_string()).is_none().then(|| self.root())
+    }
+
+    pub(super) fn root(&self) -> DesiredMessage {
         let key = self.id.to_string();
         let open = self.session.phase != Phase::Ended;
         self.desired(&key, &card::status(&key, &self.session), open, String::new())
@@ -59,56 +83,29 @@ impl SessionContext {
 }
 
 impl CardPublisher {
-    /// Returns the context of a session; `None` if the session was removed or Slack is off for it.
-    pub(super) async fn session_context(&self, id: SessionId) -> Result<Option<SessionContext>, StoreError> {
-        let Some(session) = self.access.session(&id.to_string()).await? else { return Ok(None) };
+    /// Returns the present state of a session and of these requests; `None` if the session was removed or Slack is off
+    /// for it.
+    pub(super) async fn scene(
+        &self,
+        id: SessionId,
+        requests: Vec<String>,
+    ) -> Result<Option<SessionContext>, StoreError> {
+        let Some(scene) = self.access.card_scene(id, requests).await? else { return Ok(None) };
+        let CardScene { session, clearances, questions, messages, verbosity } = scene;
         let workspace = session.workspace.clone();
         let Some(mut here) = self.access.config().slack_here(workspace.as_ref()) else { return Ok(None) };
-        // A thread stays in its channel, also after a change of the configuration.
-        if let Some(root) = self.store.slack_message(id.to_string()).await? {
-            here.channel = root.channel;
-        }
-        let asked = self.store.slack_verbosity(id).await?;
         // The command `verbosity` in the thread overrides the configuration.
-        here.verbosity = asked.and_then(|asked| asked.parse().ok()).unwrap_or(here.verbosity);
-        Ok(Some(SessionContext { id, session, here }))
-    }
-
-    /// Returns the current status cards of these sessions.
-    pub(super) async fn roots(
-        &self,
-        sessions: &[SessionId],
-        state: &mut PublisherState,
-    ) -> Vec<DesiredMessage> {
-        let contexts = join_all(sessions.iter().map(|id| self.session_context(*id))).await;
-        let contexts = contexts.into_iter().filter_map(Result::ok).flatten();
-        contexts
-            .map(|context| {
-                state.rooted.insert(context.id);
-                context.root()
-            })
-            .collect()
-    }
-
-    /// Returns the root of a thread that has none: it must be posted before the thread's other messages.
-    pub(super) async fn missing_root(
-        &self,
-        context: &SessionContext,
-        state: &PublisherState,
-    ) -> Result<Option<DesiredMessage>, StoreError> {
-        if state.rooted.contains(&context.id) {
-            return Ok(None);
+        here.verbosity = verbosity.and_then(|asked| asked.parse().ok()).unwrap_or(here.verbosity);
+        let mut context = SessionContext { id, session, here, clearances, questions, messages };
+        // A thread stays in its channel, also after a change of the configuration.
+        if let Some(root) = context.known(&id.to_string()) {
+            context.here.channel = root.channel.clone();
         }
-        let known = self.store.slack_message(context.id.to_string()).await?.is_some();
-        Ok((!known).then(|| context.root()))
+        Ok(Some(context))
     }
 
     /// Renders updates: in order within a session, sessions concurrently, so that none waits for another's reads.
-    pub(super) async fn render_all(
-        &self,
-        updates: &[CardUpdate],
-        state: &mut PublisherState,
-    ) -> Result<Vec<DesiredMessage>, StoreError> {
+    pub(super) async fn render_all(&self, updates: &[CardUpdate]) -> Result<Vec<DesiredMessage>, StoreError> {
         let mut sessions: Vec<(Option<SessionId>, Vec<&CardUpdate>)> = Vec::new();
         for one in updates {
             match sessions.iter_mut().find(|(session, _)| *session == one.session()) {
@@ -116,19 +113,11 @@ impl CardPublisher {
                 None => sessions.push((one.session(), vec![one])),
             }
         }
-        let shown = {
-            let state = &*state;
-            join_all(sessions.iter().map(|(session, updates)| self.render_session(*session, updates, state)))
-                .await
-        };
+        let shown = sessions.iter().map(|(session, updates)| self.render_session(*session, updates));
         let mut messages = Vec::new();
-        for shown in shown {
+        for shown in join_all(shown).await {
             messages.extend(shown?);
         }
-        // Only after all succeeded: a batch that fails is rendered again, and then still needs its roots.
-        state.rooted.extend(
-            messages.iter().filter(|desired| desired.thread.is_some()).filter_map(|desired| desired.session),
-        );
         Ok(messages)
     }
 
@@ -136,7 +125,6 @@ impl CardPublisher {
         &self,
         session: Option<SessionId>,
         updates: &[&CardUpdate],
-        state: &PublisherState,
     ) -> Result<Vec<DesiredMessage>, StoreError> {
         let mut messages = Vec::new();
         let Some(session) = session else {
@@ -147,15 +135,17 @@ impl CardPublisher {
             }
             return Ok(messages);
         };
-        let Some(context) = self.session_context(session).await? else { return Ok(messages) };
+        let mut requests: Vec<String> = updates.iter().filter_map(|one| one.request().cloned()).collect();
+        requests.dedup();
+        let Some(context) = self.scene(session, requests).await? else { return Ok(messages) };
         for (at, one) in updates.iter().enumerate() {
             // Rendered from the current state, the second result would be the same.
             if updates[..at].iter().any(|earlier| earlier.is_same_card(one)) {
                 continue;
             }
             let shown = match one {
-                CardUpdate::Clearance(_, id) => self.clearance(id, &context).await?,
-                CardUpdate::Question(_, id) => self.question(id, &context).await?,
+                CardUpdate::Clearance(_, id) => self.clearance(id, &context),
+                CardUpdate::Question(_, id) => self.question(id, &context),
                 CardUpdate::Stall { seq, change, .. } => {
                     self.stall(&context, *seq, change, &messages).await?
                 }
@@ -163,16 +153,7 @@ impl CardPublisher {
                 CardUpdate::Resumed { by, .. } => {
                     self.close_exit_cards(&context, by.as_deref(), &messages).await?
                 }
-                CardUpdate::TurnOver { seq, turn, reason, .. } => self
-                    .turn_over(&context, *seq, turn, reason.as_deref(), &messages)
-                    .await?
-                    .into_iter()
-                    .collect(),
-                CardUpdate::Talk { talk, .. } => self
-                    .streamed_message(&context, &talk.name(), &talk.text(), &messages)
-                    .await?
-                    .into_iter()
-                    .collect(),
+                CardUpdate::TurnOver(turn) => self.turn_over(&context, turn, &messages).await?,
                 CardUpdate::Note { seq, what, .. } => note(&context, *seq, what).into_iter().collect(),
                 CardUpdate::Prompt { .. } => Vec::new(),
             };
@@ -180,24 +161,28 @@ impl CardPublisher {
         }
         // Before all others: the sender posts a thread in the order of its rows.
         if !messages.is_empty() {
-            let root = self.missing_root(&context, state).await?;
-            messages.splice(0..0, root);
+            messages.splice(0..0, context.missing_root());
         }
         Ok(messages)
     }
 
-    /// Returns the summary of a turn. If the last summary has not been sent yet, the new one takes its place
-    /// and adds its counts.
+    /// Returns the rest of a turn's streamed text and its summary. If the last summary has not been sent yet, the new
+    /// one takes its place and adds its counts.
     async fn turn_over(
         &self,
         context: &SessionContext,
-        seq: u64,
-        turn: &TurnSummary,
-        reason: Option<&str>,
+        EndedTurn { seq, reason, allowed, read, .. }: &EndedTurn,
         before: &[DesiredMessage],
-    ) -> Result<Option<DesiredMessage>, StoreError> {
-        if context.here.verbosity == Verbosity::Quiet || turn.is_empty() {
-            return Ok(None);
+    ) -> Result<Vec<DesiredMessage>, StoreError> {
+        let Some((streamed, turn)) = read else { return Ok(Vec::new()) };
+        let mut messages = Vec::new();
+        // The streamed text first: the thread shows it above the summary.
+        for (name, text) in streamed {
+            let before: Vec<DesiredMessage> = before.iter().chain(&messages).cloned().collect();
+            messages.extend(self.streamed_message(context, name, text, &before).await?);
+        }
+        if !context.shows_turns() || turn.is_empty() {
+            return Ok(messages);
         }
         // Short turns may end faster than Slack accepts messages: one summary for several beats a growing backlog.
         let last = self.cards(context.id, "turn ", before).await?.pop().filter(|last| last.waits);
@@ -208,26 +193,27 @@ impl CardPublisher {
         let did = TurnCounts {
             turns: memo.did.turns + 1,
             tools: memo.did.tools + turn.tools,
-            allowed: memo.did.allowed + turn.allowed,
+            is_partial: memo.did.is_partial || turn.is_partial,
+            allowed: memo.did.allowed + allowed,
         };
         // With `stream` the thread has the text already.
-        let streamed = context.here.verbosity == Verbosity::Stream;
-        let said = if streamed { String::new() } else { turn.said() };
-        let card = card::turn(&key, &context.session, &said, reason, did);
-        Ok(Some(context.desired(&key, &card, false, CardMemo { did, ..CardMemo::default() }.text())))
+        let said = if context.streams() { String::new() } else { turn.said() };
+        let card = card::turn(&key, &context.session, &said, Some(reason), did);
+        messages.push(context.desired(&key, &card, false, CardMemo { did, ..CardMemo::default() }.text()));
+        Ok(messages)
     }
 
     /// Returns the message with streamed text. Slack accepts about a message per second, and an agent's
     /// requests come after its text: if the agent writes more than that, unsent text makes room for newer
     /// text.
-    async fn streamed_message(
+    pub(super) async fn streamed_message(
         &self,
         context: &SessionContext,
         name: &str,
         text: &str,
         before: &[DesiredMessage],
     ) -> Result<Option<DesiredMessage>, StoreError> {
-        if context.here.verbosity != Verbosity::Stream || text.trim().is_empty() {
+        if !context.streams() || text.trim().is_empty() {
             return Ok(None);
         }
         let cards = self.cards(context.id, "talk ", before).await?;
@@ -246,30 +232,31 @@ impl CardPublisher {
         Ok(Some(context.desired(&key, &card, false, name.to_owned())))
     }
 
-    async fn clearance(&self, id: &str, context: &SessionContext) -> Result<Vec<DesiredMessage>, StoreError> {
-        let Some(clearance) = self.access.clearance(id).await? else { return Ok(Vec::new()) };
-        let known = self.store.slack_message(clearance.id.to_string()).await?;
+    fn clearance(&self, id: &str, context: &SessionContext) -> Vec<DesiredMessage> {
+        let Some(clearance) = context.clearances.iter().find(|clearance| *clearance.id == *id) else {
+            return Vec::new();
+        };
         let open = clearance.status == ClearanceStatus::Pending;
         // Decided before its card was rendered: it needs none, and the summary of the turn counts it.
-        let (new, memo) = match known {
-            None if !open => return Ok(Vec::new()),
-            None => (true, CardMemo { ping: self.mentioned_for(&clearance, context), ..CardMemo::default() }),
+        let (new, memo) = match context.known(id) {
+            None if !open => return Vec::new(),
+            None => (true, CardMemo { ping: self.mentioned_for(clearance, context), ..CardMemo::default() }),
             Some(known) => (false, CardMemo::read(&known.memo)),
         };
         let people = handlers::people(&self.access);
         let ping: &[String] = if open { &memo.ping } else { &[] };
-        let card = card::clearance(&clearance.id, &clearance, &context.session, &people, ping);
+        let card = card::clearance(&clearance.id, clearance, &context.session, &people, ping);
         // Decided before its card was sent: the store drops the unsent row.
-        let upsert_rule = if open { UpsertRule::IfNew } else { UpsertRule::OrForget };
+        let upsert_rule = if open { UpsertRule::Claim } else { UpsertRule::OrForget };
         let mut messages =
             vec![DesiredMessage { upsert_rule, ..context.desired(&clearance.id, &card, open, memo.text()) }];
         // With the first version only: the content of a clearance is fixed.
-        if new && (card::diff_is_cut(&clearance) || card::command_is_cut(&clearance)) {
+        if new && (card::diff_is_cut(clearance) || card::command_is_cut(clearance)) {
             let key = format!("diff {}", clearance.id);
             let wanted = DesiredContent::Diff { clearance: clearance.id.to_string() }.text();
             messages.push(DesiredMessage { wanted, ..context.desired(&key, &card, false, String::new()) });
         }
-        Ok(messages)
+        messages
     }
 
     fn mentioned_for(&self, clearance: &Clearance, context: &SessionContext) -> Vec<String> {
@@ -293,19 +280,21 @@ impl CardPublisher {
         MrkdwnText::join(self.operators_to_mention(ping).iter().filter_map(|name| people.ping(name)), " ")
     }
 
-    async fn question(&self, id: &str, context: &SessionContext) -> Result<Vec<DesiredMessage>, StoreError> {
-        let Some(question) = self.access.question(id).await? else { return Ok(Vec::new()) };
-        let known = self.store.slack_message(question.id.to_string()).await?;
+    fn question(&self, id: &str, context: &SessionContext) -> Vec<DesiredMessage> {
+        let Some(question) = context.questions.iter().find(|question| *question.id == *id) else {
+            return Vec::new();
+        };
         let open = question.status == QuestionStatus::Pending;
-        let memo = match known {
-            None if !open => return Ok(Vec::new()),
+        let memo = match context.known(id) {
+            None if !open => return Vec::new(),
             None => CardMemo { ping: self.operators_to_mention(&context.here.ping), ..CardMemo::default() },
             Some(known) => CardMemo::read(&known.memo),
         };
         let ping: &[String] = if open { &memo.ping } else { &[] };
         let card =
-            card::question(&question.id, &question, &context.session, &handlers::people(&self.access), ping);
-        Ok(vec![context.desired(&question.id, &card, open, memo.text())])
+            card::question(&question.id, question, &context.session, &handlers::people(&self.access), ping);
+        let upsert_rule = if open { UpsertRule::Claim } else { UpsertRule::IfNew };
+        vec![DesiredMessage { upsert_rule, ..context.desired(&question.id, &card, open, memo.text()) }]
     }
 
     /// Returns the newest cards of a session, oldest first: those of the store, updated with the messages of this
@@ -440,21 +429,6 @@ impl CardPublisher {
         Ok(messages.collect())
     }
 
-    pub(super) async fn talk(
-        &self,
-        id: SessionId,
-        name: &str,
-        text: &str,
-        state: &mut PublisherState,
-    ) -> Vec<DesiredMessage> {
-        let Ok(Some(context)) = self.session_context(id).await else { return Vec::new() };
-        let Ok(Some(desired)) = self.streamed_message(&context, name, text, &[]).await else {
-            return Vec::new();
-        };
-        let root = self.missing_root(&context, state).await.ok().flatten();
-        root.into_iter().chain([desired]).collect()
-    }
-
     /// Updates the reaction to a queued reply once its prompt has arrived or failed.
     async fn prompt(&self, id: &str, arrived: bool) -> Result<Option<DesiredMessage>, StoreError> {
         let key = format!("react {id}");
@@ -481,17 +455,24 @@ impl CardUpdate {
         }
     }
 
+    /// Returns the request whose card it is.
+    fn request(&self) -> Option<&String> {
+        match self {
+            Self::Clearance(_, id) | Self::Question(_, id) => Some(id),
+            _ => None,
+        }
+    }
+
     /// Returns the session of an update; `None` for prompts, whose rows are found by the prompt's id.
-    fn session(&self) -> Option<SessionId> {
+    pub(super) fn session(&self) -> Option<SessionId> {
         match self {
             Self::Clearance(session, _)
             | Self::Question(session, _)
             | Self::Ended(session)
             | Self::Stall { session, .. }
             | Self::Resumed { session, .. }
-            | Self::TurnOver { session, .. }
-            | Self::Talk { session, .. }
             | Self::Note { session, .. } => Some(*session),
+            Self::TurnOver(turn) => Some(turn.session),
             Self::Prompt { .. } => None,
         }
     }

@@ -1,9 +1,9 @@
 //! The summary of a turn, collected from its events. Pure, and bounded for any length of output.
 
 use intercom_redact::redact;
+use intercom_types::Event;
 use intercom_types::event::{AgentUpdate, Speaker};
 use intercom_types::fold::{FoldEffect, OpenMessage, fold};
-use intercom_types::{ClearanceStatus, Event, VIA_POLICY};
 
 /// The character limit of the agent's last message.
 const MAX_SAID: usize = 6000;
@@ -11,6 +11,9 @@ const MAX_SAID: usize = 6000;
 const MAX_TALK: usize = 2800;
 /// The limit on characters that a full message leaves for the next one, so that no word is split.
 const MAX_CARRIED: usize = 2000;
+
+/// The sign that text was left out.
+const OMITTED: &str = "[…] ";
 
 #[derive(Debug, Default, PartialEq, Eq)]
 pub(super) struct TurnSummary {
@@ -23,8 +26,10 @@ pub(super) struct TurnSummary {
     /// True while the agent's last message may continue.
     speaking: bool,
     pub(super) tools: usize,
-    /// Clearances that rules decided.
-    pub(super) allowed: usize,
+    /// True if events of the turn were left out: there may be more tools.
+    pub(super) is_partial: bool,
+    /// True until the next text, which may continue a message whose beginning was left out.
+    is_cut: bool,
     pub(super) talk: Option<StreamedText>,
 }
 
@@ -75,10 +80,16 @@ impl TurnSummary {
         self.said.trim().is_empty() && self.tools == 0
     }
 
+    /// Notes that events were left out here.
+    pub(super) fn skip(&mut self) {
+        self.end_message();
+        (self.is_partial, self.is_cut) = (true, true);
+    }
+
     /// Returns the streamed text so far. Text that could be half of a secret has not arrived here yet: see
     /// `viewer_log`.
     pub(super) fn take_streamed(&mut self) -> Option<(String, String)> {
-        let talk = self.talk.as_mut()?;
+        let talk = self.talk.as_mut().filter(|talk| talk.fresh)?;
         talk.fresh = false;
         Some((talk.name(), talk.text()))
     }
@@ -87,7 +98,10 @@ impl TurnSummary {
     pub(super) fn apply_event(&mut self, seq: u64, event: &Event, full: &mut Vec<StreamedText>) {
         match fold(event) {
             FoldEffect::Aside => {}
-            FoldEffect::End => self.end_message(),
+            FoldEffect::End => {
+                self.end_message();
+                self.is_cut = false;
+            }
             FoldEffect::Chunk(chunk) if self.open.as_mut().is_some_and(|open| open.take(&chunk)) => {
                 if chunk.speaker == Speaker::Agent {
                     self.append_text(seq, &chunk.text, full);
@@ -98,12 +112,16 @@ impl TurnSummary {
                 self.end_message();
                 self.open = Some(begun);
                 if chunk.speaker == Speaker::Agent {
+                    // The piece may be in the middle of its message.
+                    let cut = if std::mem::take(&mut self.is_cut) { OMITTED } else { "" };
+                    self.append_text(seq, cut, full);
                     self.append_text(seq, &chunk.text, full);
                 }
             }
         }
         match event {
             Event::Status(message) => {
+                self.is_cut = false;
                 self.append_text(seq, &message.status_text().unwrap_or_default(), full);
                 self.speaking = false;
             }
@@ -117,11 +135,6 @@ impl TurnSummary {
                 }
                 _ => {}
             },
-            Event::ClearanceDecided(decided)
-                if decided.via == VIA_POLICY && decided.status == ClearanceStatus::Approved =>
-            {
-                self.allowed += 1;
-            }
             _ => {}
         }
     }
@@ -197,10 +210,6 @@ mod tests {
         sample(EventKind::Status, &json!({ "message": message })).event()
     }
 
-    fn approved(via: &str) -> Event {
-        sample(EventKind::ClearanceDecided, &json!({ "via": via, "status": "approved" })).event()
-    }
-
     #[test]
     fn the_last_message_is_what_counts() {
         let (mut turn, mut full) = (TurnSummary::default(), Vec::new());
@@ -214,10 +223,19 @@ mod tests {
         assert_eq!(turn.talk.as_ref().unwrap().text(), "I will look.\nIt is done.");
         turn.apply_event(7, &status("bye"), &mut full);
         assert_eq!(turn.said(), "bye");
-        turn.apply_event(8, &approved("policy"), &mut full);
-        turn.apply_event(9, &approved("slack"), &mut full);
-        assert_eq!(turn.allowed, 1);
         assert!(full.is_empty());
+    }
+
+    #[test]
+    fn a_message_whose_beginning_was_left_out_says_so() {
+        let (mut turn, mut full) = (TurnSummary::default(), Vec::new());
+        turn.apply_event(1, &chunk("It begins "), &mut full);
+        turn.skip();
+        turn.apply_event(900, &chunk("and ends."), &mut full);
+        assert_eq!((turn.said().as_str(), turn.is_partial), ("[…] and ends.", true));
+        turn.skip();
+        turn.apply_event(1900, &status("a message of its own"), &mut full);
+        assert_eq!(turn.said(), "a message of its own");
     }
 
     #[test]

@@ -274,14 +274,16 @@ impl SessionActor {
         let (watch_policy, mut messages) = (self.watch_policy(), Vec::new());
         let spent_elsewhere = self.spent_elsewhere(&watch_policy);
         let mut means_something = false;
-        // Read once for a batch: it takes about a millisecond, the precision of a time.
-        let mut now = Time::now();
         effects.reserve(lines.len());
         let is_bulk = lines.len() > LINES_AT_A_TIME;
         let mut turn = if is_bulk { BULK_TURNS.acquire().await.ok() } else { None };
+        // Read again only after a pause: the lines between two of them take less than a millisecond, the precision of
+        // a time.
+        let mut now = Time::now();
         for (at, line) in lines.iter().enumerate() {
             if at % LINES_AT_A_TIME == LINES_AT_A_TIME - 1 {
                 tokio::task::yield_now().await;
+                now = Time::now();
             }
             let driver = &mut self.plan.driver;
             match handling {

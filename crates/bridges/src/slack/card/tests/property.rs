@@ -146,7 +146,7 @@ proptest! {
         good(&exit(&key, &s, None, &people, &ping), &["U1"]);
         good(&exit(&key, &s, Some(&pool.text()), &people, &ping), &[]);
         good(&status(&key, &s), &[]);
-        good(&turn(&key, &s, &pool.text(), Some(&pool.text()), TurnCounts { turns: 2, tools: 9, allowed: 3 }), &[]);
+        good(&turn(&key, &s, &pool.text(), Some(&pool.text()), TurnCounts { turns: 2, tools: 9, is_partial: false, allowed: 3 }), &[]);
         good(&talk(&key, &s, &pool.text()), &[]);
         good(&note(&key, MrkdwnText::untrusted(&pool.text())), &[]);
         let sessions: Vec<Session> = (0..60).map(|_| pool.session()).collect();

@@ -190,7 +190,7 @@ fn a_turn_is_summed_up() {
             &session,
             "All *done*.\nSee https://x.example\n",
             Some("end_turn"),
-            TurnCounts { turns: 1, tools: 9, allowed: 3 },
+            TurnCounts { turns: 1, tools: 9, is_partial: false, allowed: 3 },
         )),
         shown(&turn("key", &session, "", Some("max_tokens"), TurnCounts::default())),
         shown(&talk("key", &session, "Looking…")),
@@ -217,7 +217,7 @@ fn a_turn_is_summed_up() {
         &session,
         &"w ".repeat(5_000),
         None,
-        TurnCounts { turns: 1, tools: 1, allowed: 0 }
+        TurnCounts { turns: 1, tools: 1, is_partial: true, allowed: 0 }
     ));
     let text = long["blocks"][0]["elements"][0]["elements"][0]["text"].as_str().unwrap();
     assert_eq!(text.chars().count(), 2_500);
