@@ -1,22 +1,21 @@
 //! Reads of sessions and events, and the paging and look-ups that all tables share.
 
 use std::str::FromStr;
+use std::sync::Arc;
 
 use rusqlite::{Connection, OptionalExtension, Row, params};
 use serde::de::DeserializeOwned;
 
+use super::log_reader::{LogRange, MAX_PAGE_BYTES, read_page};
 use super::{Store, StoreError};
 use intercom_types::{
     AgentInfo, EventKind, Exit, Json, LoggedEvent, Phase, Preset, SessionId, SessionRecord, Time, Turn,
 };
 
-/// The maximum size of a page of events: a thousand huge lines must not fill the memory.
-const MAX_PAGE_BYTES: usize = 4 << 20;
-
 const SESSION: &str = "s.id, s.name, s.agent, s.protocol, s.workspace, s.phase, s.why, s.pid, s.generation, s.turn,
     s.turn_started_at, s.pending_clearances, s.pending_questions, s.queue, s.stderr_tail, s.created_at, s.started_at,
-    s.ended_at, s.exit_code, s.exit_signal, s.end_reason, s.unenforced, s.watched, s.told,
-    (SELECT e.at FROM events e WHERE e.session = s.key ORDER BY e.seq DESC LIMIT 1), s.preset, s.failed, s.key FROM sessions s";
+    s.ended_at, s.exit_code, s.exit_signal, s.end_reason, s.unenforced, s.watched, s.told, s.last_event_at,
+    s.preset, s.failed, s.key FROM sessions s";
 
 /// The result of a look-up by an id, a name or a prefix.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -167,23 +166,43 @@ impl Store {
         session: Option<SessionId>,
         limit: usize,
     ) -> Result<Result<Vec<LoggedEvent>, LogCutoff>, StoreError> {
+        let cache = Arc::clone(&self.block_cache);
         self.read(move |connection| {
             let from = i64::try_from(after.unwrap_or(0)).unwrap_or(i64::MAX);
-            let Some(session) = session else {
-                if after.is_some() {
-                    let oldest = oldest(connection)?;
-                    if from.saturating_add(1) < oldest {
-                        return Ok(Err(LogCutoff { oldest: u64::try_from(oldest).unwrap_or(0) }));
-                    }
-                }
-                let sql = "SELECT e.seq, s.id, e.at, e.kind, e.data FROM events e JOIN sessions s ON s.key = e.session
-                    WHERE e.seq > ?1 ORDER BY e.seq LIMIT ?2";
-                return Ok(Ok(bounded(connection, sql, params![from, signed(limit)])?));
+            let range = match session {
+                // A session's events are removed together with the session: those of an existing session are complete.
+                Some(session) => match session_key(connection, session)? {
+                    Some(session) => LogRange::SessionAfter { session, after: from },
+                    None => return Ok(Ok(Vec::new())),
+                },
+                None => match cutoff(connection, from)? {
+                    Some(cutoff) if after.is_some() => return Ok(Err(cutoff)),
+                    _ => LogRange::After { after: from },
+                },
             };
-            // A session's events are removed together with the session: those of an existing session are complete.
-            let sql = "SELECT e.seq, s.id, e.at, e.kind, e.data FROM sessions s JOIN events e ON e.session = s.key
-                WHERE e.seq > ?1 AND s.id = ?3 ORDER BY e.seq LIMIT ?2";
-            Ok(Ok(bounded(connection, sql, params![from, signed(limit), session.to_string()])?))
+            Ok(Ok(read_page(connection, &cache, range, limit)?))
+        })
+        .await
+    }
+
+    /// Returns events of all kinds except the bulk ones after `after`, oldest first; `Err(Cut)` if some of them were
+    /// removed.
+    pub async fn landmarks(
+        &self,
+        after: u64,
+        limit: usize,
+    ) -> Result<Result<Vec<LoggedEvent>, LogCutoff>, StoreError> {
+        self.read(move |connection| {
+            let from = i64::try_from(after).unwrap_or(i64::MAX);
+            if let Some(cutoff) = cutoff(connection, from)? {
+                return Ok(Err(cutoff));
+            }
+            let sql = format!(
+                "SELECT e.seq, s.id, e.at, e.kind, e.data FROM events e CROSS JOIN sessions s ON s.key = e.session
+                 WHERE e.seq > ?1 AND e.kind NOT IN ({}) ORDER BY e.seq LIMIT ?2",
+                bulk_kinds()
+            );
+            Ok(Ok(bounded(connection, &sql, params![from, signed(limit)])?))
         })
         .await
     }
@@ -219,12 +238,12 @@ impl Store {
         session: SessionId,
         limit: usize,
     ) -> Result<Vec<LoggedEvent>, StoreError> {
+        let cache = Arc::clone(&self.block_cache);
         self.read(move |connection| {
-            let sql =
-                "SELECT e.seq, s.id, e.at, e.kind, e.data FROM sessions s JOIN events e ON e.session = s.key
-                WHERE e.seq < ?1 AND s.id = ?3 ORDER BY e.seq DESC LIMIT ?2";
+            let Some(session) = session_key(connection, session)? else { return Ok(Vec::new()) };
             let before = i64::try_from(before).unwrap_or(i64::MAX);
-            let mut events = bounded(connection, sql, params![before, signed(limit), session.to_string()])?;
+            let range = LogRange::SessionBefore { session, before };
+            let mut events = read_page(connection, &cache, range, limit)?;
             events.reverse();
             Ok(events)
         })
@@ -232,19 +251,29 @@ impl Store {
     }
 }
 
+/// Returns the names of the bulk kinds, as a list of SQL.
+pub(super) fn bulk_kinds() -> String {
+    let bulk = EventKind::ALL.iter().filter(|kind| kind.is_bulk());
+    bulk.map(|kind| format!("'{}'", kind.as_str())).collect::<Vec<_>>().join(", ")
+}
+
 fn signed(count: usize) -> i64 {
     i64::try_from(count).unwrap_or(i64::MAX)
 }
 
-fn oldest(connection: &Connection) -> Result<i64, StoreError> {
-    let oldest: Option<i64> =
-        connection.prepare_cached("SELECT min(seq) FROM events")?.query_row([], |row| row.get(0))?;
-    Ok(match oldest {
-        Some(oldest) => oldest,
-        None => connection
-            .prepare_cached("SELECT value FROM meta WHERE key = 'next_seq'")?
-            .query_row([], |row| row.get(0))?,
-    })
+/// Returns the cutoff if events after this one were removed.
+fn cutoff(connection: &Connection, after: i64) -> Result<Option<LogCutoff>, StoreError> {
+    // Separate subqueries: each looks at one end of a table.
+    let sql = "SELECT min(coalesce((SELECT min(seq) FROM events), ?1), coalesce((SELECT min(first) FROM blocks), ?1),
+        (SELECT value FROM meta WHERE key = 'next_seq'))";
+    let oldest: i64 = connection.prepare_cached(sql)?.query_row([i64::MAX], |row| row.get(0))?;
+    let is_cut = after.saturating_add(1) < oldest;
+    Ok(is_cut.then(|| LogCutoff { oldest: u64::try_from(oldest).unwrap_or(0) }))
+}
+
+pub(super) fn session_key(connection: &Connection, id: SessionId) -> Result<Option<i64>, StoreError> {
+    let mut select = connection.prepare_cached("SELECT key FROM sessions WHERE id = ?1")?;
+    Ok(select.query_row([id.to_string()], |row| row.get(0)).optional()?)
 }
 
 /// Collects events until the page is full, by count or by size; at least one if there is one.

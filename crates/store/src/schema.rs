@@ -9,7 +9,7 @@ use rusqlite::{Connection, ErrorCode, OpenFlags};
 use super::StoreError;
 
 /// The schema version of this program.
-pub const VERSION: i64 = 10;
+pub const VERSION: i64 = 11;
 
 const FOREIGN: &str = "not an intercom database";
 const DAMAGED: &str = "damaged: restore a backup";
@@ -18,6 +18,9 @@ const DAMAGED: &str = "damaged: restore a backup";
 const MAX_WAL_PAGES: u32 = 8_000;
 /// The maximum size of the write-ahead log's file that is kept for reuse.
 const MAX_IDLE_WAL_BYTES: u32 = 64 * 1024 * 1024;
+
+/// The maximum size of a database of an earlier release that is rewritten at the start: that takes less than a second.
+const MAX_REWRITTEN_BYTES: u64 = 64 * 1024 * 1024;
 
 const MIGRATIONS: &[&str] = &["
     CREATE TABLE meta (
@@ -323,6 +326,33 @@ const MIGRATIONS: &[&str] = &["
             OR (status IN ('approved', 'denied') AND coalesce(json_extract(ruling, '$.outcome'), 'ask') = 'ask'));
     CREATE INDEX questions_waited ON questions (coalesce(answered_at, asked_at))
         WHERE status <> 'pending' AND coalesce(answered_at, asked_at) > asked_at;
+", "
+    -- Many events of bulk kinds in one row, by their first seq. The body is described in `block`; the checksum covers all
+    -- columns before it, and the body. The session is NULL if there are several.
+    CREATE TABLE blocks (
+        first INTEGER PRIMARY KEY,
+        last INTEGER NOT NULL,
+        session INTEGER,
+        events INTEGER NOT NULL,
+        codec INTEGER NOT NULL,
+        checksum INTEGER NOT NULL,
+        body BLOB NOT NULL
+    ) STRICT;
+    -- The first and the last seq of each session in each block.
+    CREATE TABLE block_sessions (
+        session INTEGER NOT NULL,
+        first INTEGER NOT NULL,
+        last INTEGER NOT NULL,
+        block INTEGER NOT NULL,
+        PRIMARY KEY (session, first)
+    ) STRICT, WITHOUT ROWID;
+    -- Events before this one are packed, as far as they can be.
+    INSERT INTO meta VALUES ('packed_to', 1);
+    -- Events before this one are of an earlier version: packing them is a migration, with progress.
+    INSERT INTO meta SELECT 'migrated_from', value FROM meta WHERE key = 'next_seq' AND value > 1;
+    ALTER TABLE sessions ADD COLUMN last_event_at INTEGER;
+    UPDATE sessions SET last_event_at =
+        (SELECT e.at FROM events e WHERE e.session = sessions.key ORDER BY e.seq DESC LIMIT 1);
 "];
 
 /// Creates a database with an old version of the schema, for tests of migrations.
@@ -363,12 +393,33 @@ fn exclusive_uri(path: &Path) -> PathBuf {
 }
 
 fn open_as(name: &Path, path: &Path) -> Result<Connection, StoreError> {
-    let mut connection = connect(name).map_err(unusable)?;
+    let mut connection = Connection::open(name).map_err(unusable)?;
+    let size = path.metadata().map_or(0, |file| file.len());
+    if size == 0 {
+        // Only an empty file takes it at once.
+        connection.pragma_update(None, "auto_vacuum", "incremental")?;
+    }
+    configure(&connection).map_err(unusable)?;
     connection.pragma_update(None, "wal_autocheckpoint", MAX_WAL_PAGES)?;
     connection.pragma_update(None, "foreign_keys", false)?;
     connection.set_prepared_statement_cache_capacity(64);
     migrate(&mut connection, path)?;
+    if size <= MAX_REWRITTEN_BYTES {
+        make_shrinkable(&connection);
+    }
     Ok(connection)
+}
+
+/// Rewrites a small database of an earlier release, so that its file can shrink from now on.
+fn make_shrinkable(connection: &Connection) {
+    let mode = connection.pragma_query_value(None, "auto_vacuum", |row| row.get::<_, i64>(0));
+    if mode != Ok(0) {
+        return;
+    }
+    let rewritten = connection.execute_batch("PRAGMA auto_vacuum = incremental; VACUUM");
+    if let Err(error) = rewritten {
+        tracing::warn!(%error, "the database was not rewritten; its file does not shrink until a later start");
+    }
 }
 
 /// Maps errors that a retry cannot fix.
@@ -383,12 +434,16 @@ fn unusable(error: rusqlite::Error) -> StoreError {
 /// Opens a connection for writing with the settings that durability needs.
 pub(super) fn connect(path: &Path) -> Result<Connection, rusqlite::Error> {
     let connection = Connection::open(path)?;
+    configure(&connection)?;
+    Ok(connection)
+}
+
+fn configure(connection: &Connection) -> Result<(), rusqlite::Error> {
     connection.pragma_update(None, "journal_mode", "wal")?;
     // Decisions, events and offsets share transactions: an acknowledged write must survive a power failure.
     connection.pragma_update(None, "synchronous", "full")?;
     // A log that has grown during a long read shrinks again with the next commits.
-    connection.pragma_update(None, "journal_size_limit", MAX_IDLE_WAL_BYTES)?;
-    Ok(connection)
+    connection.pragma_update(None, "journal_size_limit", MAX_IDLE_WAL_BYTES)
 }
 
 /// Creates an empty file that only its owner can read, unless it exists. `SQLite` gives its side files the same mode.
