@@ -236,7 +236,9 @@ impl Block {
         let text = std::str::from_utf8(rest).ok()?;
         // The slices of `data` are valid: their ends are characters' ends, and the last one is the end of the text.
         let whole = text.len() == usize::try_from(start).ok()?
-            && events.iter().all(|event| usize::try_from(event.end).is_ok_and(|end| text.is_char_boundary(end)));
+            && events
+                .iter()
+                .all(|event| usize::try_from(event.end).is_ok_and(|end| text.is_char_boundary(end)));
         let mut order = Vec::new();
         if sections.len() > 1 {
             order = (0..u32::try_from(events.len()).ok()?).collect();

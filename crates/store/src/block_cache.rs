@@ -71,7 +71,11 @@ impl BlockCache {
     pub(super) fn note_damage(&self, header: &BlockHeader) {
         let BlockHeader { first, last, .. } = *header;
         if self.shared().damaged.insert(first, last).is_none() {
-            tracing::error!(first, last, "a block of the log is damaged; its events cannot be read, all others can");
+            tracing::error!(
+                first,
+                last,
+                "a block of the log is damaged; its events cannot be read, all others can"
+            );
         }
     }
 

@@ -76,11 +76,16 @@ pub(super) fn decode(
     header: &BlockHeader,
 ) -> Result<Option<Block>, StoreError> {
     let mut select = connection.prepare_cached("SELECT body FROM blocks WHERE first = ?1")?;
-    let decoded = select.query_row([header.first], |row| Ok(row.get_ref(0)?.as_blob().map(|body| header.decode(body))));
+    let decoded =
+        select.query_row([header.first], |row| Ok(row.get_ref(0)?.as_blob().map(|body| header.decode(body))));
     match decoded {
         Ok(Ok(Ok(block))) => Ok(Some(block)),
         // A value that is no blob, or a page that SQLite cannot read, is damage, too.
-        Ok(_) | Err(rusqlite::Error::SqliteFailure(rusqlite::ffi::Error { code: rusqlite::ErrorCode::DatabaseCorrupt, .. }, _)) => {
+        Ok(_)
+        | Err(rusqlite::Error::SqliteFailure(
+            rusqlite::ffi::Error { code: rusqlite::ErrorCode::DatabaseCorrupt, .. },
+            _,
+        )) => {
             cache.note_damage(header);
             Ok(None)
         }

@@ -44,7 +44,6 @@ pub use capability_cache::CachedCapabilities;
 pub use idempotency::IdempotentResponse;
 pub use ledger::{ClearanceFilter, QuestionFilter, StoredRequest};
 pub use maintain::SweepResult;
-pub use pack::PackingProgress;
 pub use read::{IdLookup, LogCutoff, RowPage, SessionScope, StoredSession};
 pub use rebuild::rebuild_ledger;
 pub use schema::VERSION as SCHEMA_VERSION;

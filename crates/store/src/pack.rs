@@ -18,6 +18,7 @@ use super::block_cache::BlockCache;
 use super::blocks::{self, HEADER};
 use super::read::bulk_kinds;
 use super::{Store, StoreError};
+use intercom_types::LogMigration;
 
 /// The size of the data at which a window is complete.
 const MAX_WINDOW_BYTES: usize = 1 << 20;
@@ -42,13 +43,6 @@ const MAX_FREE_PAGES: i64 = 2048;
 const PAGES_AT_ONCE: i64 = 128;
 /// The value of `auto_vacuum` that permits steps.
 const INCREMENTAL: i64 = 2;
-
-/// The migration of a log of an earlier version into blocks.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct PackingProgress {
-    pub packed: u64,
-    pub total: u64,
-}
 
 /// The result of an attempt to pack one window.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -99,7 +93,7 @@ impl Store {
                 PackResult::NotYet => {
                     // Looked at again when a window could have become complete.
                     *packed_to = (*packed_to).max(bell.newest().saturating_sub(MIN_WINDOW_EVENTS as u64 - 1));
-                    return self.give_pages_back().await;
+                    return self.give_pages_back_to(MAX_FREE_PAGES).await;
                 }
             }
             tokio::time::sleep(start.elapsed().max(PAUSE)).await;
@@ -124,12 +118,12 @@ impl Store {
     }
 
     /// Returns the progress of the migration of an old log; `None` when it is complete.
-    pub async fn packing_progress(&self) -> Result<Option<PackingProgress>, StoreError> {
+    pub async fn packing_progress(&self) -> Result<Option<LogMigration>, StoreError> {
         self.read(|connection| {
             let Some(total) = meta(connection, "migrated_from")? else { return Ok(None) };
             let packed = meta(connection, "packed_to")?.unwrap_or(1);
             let count = |seq: i64| u64::try_from(seq - 1).unwrap_or(0);
-            Ok(Some(PackingProgress { packed: count(packed.min(total)), total: count(total) }))
+            Ok(Some(LogMigration { done: count(packed.min(total)), total: count(total) }))
         })
         .await
     }
@@ -140,18 +134,19 @@ impl Store {
         self.block_cache.damaged().into_iter().map(|(first, last)| (seq(first), seq(last))).collect()
     }
 
-    /// Gives free pages back to the file system, in small steps.
-    async fn give_pages_back(&self) -> Result<(), StoreError> {
+    /// Gives free pages back to the file system, in small steps, until only these are left.
+    async fn give_pages_back_to(&self, most: i64) -> Result<(), StoreError> {
         loop {
             let free = self.read(|connection| {
                 let pragma = |name| connection.pragma_query_value(None, name, |row| row.get::<_, i64>(0));
                 Ok(if pragma("auto_vacuum")? == INCREMENTAL { pragma("freelist_count")? } else { 0 })
             });
-            if free.await? <= MAX_FREE_PAGES {
+            if free.await? <= most {
                 return Ok(());
             }
             self.transact_later(usize::try_from(PAGES_AT_ONCE).unwrap_or(0), |connection| {
-                let mut vacuum = connection.prepare_cached(&format!("PRAGMA incremental_vacuum({PAGES_AT_ONCE})"))?;
+                let mut vacuum =
+                    connection.prepare_cached(&format!("PRAGMA incremental_vacuum({PAGES_AT_ONCE})"))?;
                 let mut steps = vacuum.query([])?;
                 while steps.next()?.is_some() {}
                 Ok(())
@@ -297,7 +292,9 @@ impl WindowReader {
                 None => i64::MAX,
             };
             while let Some(header) = block.filter(|header| header.first < seq) {
-                if !self.has_room(header.first, header.last) || !self.take_block(connection, cache, &header)? {
+                if !self.has_room(header.first, header.last)
+                    || !self.take_block(connection, cache, &header)?
+                {
                     return Ok(true);
                 }
                 block = next_header(&mut blocks)?;

@@ -105,7 +105,8 @@ impl SessionWrite {
         if bulk < MIN_BLOCK {
             return others + bulk;
         }
-        let bytes: usize = self.events.iter().filter(|new| is_bulk(new)).map(|new| new.event.size_hint()).sum();
+        let bytes: usize =
+            self.events.iter().filter(|new| is_bulk(new)).map(|new| new.event.size_hint()).sum();
         others + 1 + bytes / BYTES_OF_A_ROW
     }
 
