@@ -13,6 +13,7 @@ mod latency;
 mod loops;
 mod report;
 mod seats;
+mod store;
 mod websocket;
 
 use std::path::PathBuf;
@@ -28,7 +29,7 @@ use report::Report;
 #[command(name = "bench")]
 struct Args {
     /// Only these: any of `lines`, `heartbeats`, `acp` (chunks of one ACP agent's message), `sessions` (clearances, latency and memory with 100 sessions open), `seats` (ACP
-    /// clients: chunks of 100 sessions, clients that read nothing, memory of 1,000 that do nothing), `fleet` (1,000 agents started, found again after a kill -9, stopped)
+    /// clients: chunks of 100 sessions, clients that read nothing, memory of 1,000 that do nothing), `fleet` (1,000 agents started, found again after a kill -9, stopped), `store` (the log alone, without a daemon; only on request)
     filter: Vec<String>,
     /// A short run of less than a minute: fewer and smaller rounds, more noise
     #[arg(long)]
@@ -65,6 +66,8 @@ struct Size {
     chunks: usize,
     /// ACP clients that do nothing.
     clients: usize,
+    /// Events in the log of the store that is measured alone.
+    stored: usize,
 }
 
 const FULL: Size = Size {
@@ -77,6 +80,7 @@ const FULL: Size = Size {
     fleet: 1000,
     chunks: 100,
     clients: 1000,
+    stored: 10_000_000,
 };
 const QUICK: Size = Size {
     lines: 200_000,
@@ -88,6 +92,7 @@ const QUICK: Size = Size {
     fleet: 200,
     chunks: 40,
     clients: 1000,
+    stored: 1_000_000,
 };
 
 fn main() -> anyhow::Result<()> {
@@ -98,7 +103,7 @@ fn main() -> anyhow::Result<()> {
         return seats::tick();
     }
     let args = Args::parse();
-    let known = ["lines", "heartbeats", "acp", "sessions", "seats", "fleet"];
+    let known = ["lines", "heartbeats", "acp", "sessions", "seats", "fleet", "store"];
     if let Some(unknown) = args.filter.iter().find(|filter| !known.contains(&filter.as_str())) {
         anyhow::bail!("there is no `{unknown}`: choose from {}", known.join(", "));
     }
@@ -139,6 +144,10 @@ fn main() -> anyhow::Result<()> {
                 seats::idle(build, size.clients, &mut report).context("with idle ACP clients")?;
             }
         }
+    }
+    // Only on request: it writes gigabytes.
+    if args.filter.iter().any(|filter| filter == "store") {
+        store::round(size.stored, &mut report).context("the store")?;
     }
     if wanted("fleet") {
         eprintln!("a fleet of {}", size.fleet);

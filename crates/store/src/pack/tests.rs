@@ -398,7 +398,39 @@ async fn a_log_of_each_earlier_version_is_packed_after_it_is_counted() {
         assert_eq!(forward(&store, None, 999).await, before, "version {version}");
         assert_eq!(backward(&store, id, 123).await, before, "version {version}");
         let counts = store.event_counts(Time::from_millis(0), 75_000, None).await.unwrap();
-        assert_eq!(counts.iter().map(|(_, events)| events).sum::<i64>(), 5000);
+        // Version 10 counts what it writes, and these events were not written by it.
+        let counted = if version < 10 { 5000 } else { 0 };
+        assert_eq!(counts.iter().map(|(_, events)| events).sum::<i64>(), counted);
+    }
+}
+
+#[tokio::test]
+async fn a_database_of_the_last_release_reads_the_same_before_and_after_packing() {
+    let dir = tempfile::tempdir().unwrap();
+    let path = dir.path().join("intercom.db");
+    let stored = concat!(env!("CARGO_MANIFEST_DIR"), "/../../tests/fixtures/databases/schema-10.sql");
+    let old = Connection::open(&path).unwrap();
+    old.execute_batch(&std::fs::read_to_string(stored).unwrap()).unwrap();
+    let rows = "SELECT e.seq, s.id, e.at, e.kind, e.data FROM events e JOIN sessions s ON s.key = e.session ORDER BY e.seq";
+    let rows: Vec<(i64, String, i64, String, String)> = old
+        .prepare(rows)
+        .unwrap()
+        .query_map([], |row| Ok((row.get(0)?, row.get(1)?, row.get(2)?, row.get(3)?, row.get(4)?)))
+        .unwrap()
+        .collect::<Result<_, _>>()
+        .unwrap();
+    drop(old);
+    let store = Store::open(&path, Bell::new()).unwrap();
+    for packed in [false, true] {
+        if packed {
+            pack_all(&store, 1).await;
+            assert!(sql(&store, "SELECT sum(events) FROM blocks") > 0);
+        }
+        let events = forward(&store, None, 7).await.into_iter().map(|event| {
+            let data = event.data.as_str().to_owned();
+            (event.seq.cast_signed(), event.session.to_string(), event.at.millis(), event.kind, data)
+        });
+        assert_eq!(events.collect::<Vec<_>>(), rows);
     }
 }
 
