@@ -76,14 +76,27 @@ fn record(id: SessionId, phase: Phase) -> SessionRecord {
     }
 }
 
-async fn write(store: &Store, session: SessionId, events: Vec<NewEvent>, phase: Option<Phase>) -> anyhow::Result<()> {
+async fn write(
+    store: &Store,
+    session: SessionId,
+    events: Vec<NewEvent>,
+    phase: Option<Phase>,
+) -> anyhow::Result<()> {
     let snapshot = phase.map(|phase| {
         let (state, launch) = ("{}".to_owned(), Some("{}".to_owned()));
         Box::new(SessionSnapshot { record: record(session, phase), state, launch })
     });
     let (generation, outgoing, consumed) = (1, Vec::new(), Some(0));
-    let write =
-        SessionWrite { session, generation, events, outgoing, snapshot, consumed, urgent: false, adopts: false };
+    let write = SessionWrite {
+        session,
+        generation,
+        events,
+        outgoing,
+        snapshot,
+        consumed,
+        urgent: false,
+        adopts: false,
+    };
     Ok(store.write(Arc::new(write)).await?)
 }
 
@@ -116,18 +129,25 @@ async fn shares(share: usize, most: usize, report: &mut Report) -> anyhow::Resul
         let dir = tempfile::tempdir()?;
         let store = Store::open(&dir.path().join("intercom.db"), Bell::new())?;
         let id = create(&store).await?;
-        let writes: Vec<Vec<NewEvent>> = (0..events / share)
-            .map(|n| (0..share).map(|k| event(kind, n * share + k)).collect())
-            .collect();
+        let writes: Vec<Vec<NewEvent>> =
+            (0..events / share).map(|n| (0..share).map(|k| event(kind, n * share + k)).collect()).collect();
         let (start, before) = (Instant::now(), cpu()?);
         for events in writes {
             write(&store, id, events, None).await?;
         }
         let (seconds, cpu) = (start.elapsed().as_secs_f64(), cpu()? - before);
         report.add(format!("{name}, shares of {share}"), "events/s", events as f64 / seconds);
-        report.add(format!("{name}, shares of {share}, processor time"), "µs/event", cpu * 1e6 / events as f64);
+        report.add(
+            format!("{name}, shares of {share}, processor time"),
+            "µs/event",
+            cpu * 1e6 / events as f64,
+        );
         if share == 1000 {
-            report.add(format!("{name}, size in the file"), "bytes/event", file_size(&dir.path().join("intercom.db"))? / events as f64);
+            report.add(
+                format!("{name}, size in the file"),
+                "bytes/event",
+                file_size(&dir.path().join("intercom.db"))? / events as f64,
+            );
             catch_up(&store, events, &format!("{name}, catch-up"), report).await?;
         }
     }
@@ -210,7 +230,12 @@ async fn long_log(events: usize, report: &mut Report) -> anyhow::Result<()> {
 }
 
 /// The time of one page of one session, with nothing in the cache.
-async fn pages(path: &Path, sessions: &[SessionId], events: usize, report: &mut Report) -> anyhow::Result<()> {
+async fn pages(
+    path: &Path,
+    sessions: &[SessionId],
+    events: usize,
+    report: &mut Report,
+) -> anyhow::Result<()> {
     let (mut newest, mut middle) = (Vec::new(), Vec::new());
     for session in sessions {
         let store = Store::open(path, Bell::new())?;

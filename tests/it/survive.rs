@@ -406,7 +406,7 @@ sys.stdin.read()
 fn a_daemon_killed_while_it_packs_the_log_loses_nothing() {
     for point in ["pack.deleted", "pack.stored"] {
         let daemon = Daemon::start_in(home(""), &[], &[("INTERCOM_FAILPOINT", point)]);
-        let session = daemon.run(&["flood:6000", "serve"]);
+        let session = daemon.run(&["flood:6000", "exit:3"]);
         // It dies as soon as it has time for packing.
         let (dir, status) = daemon.end(Signal::SIGCONT);
         assert!(!status.success(), "{point} was not reached");

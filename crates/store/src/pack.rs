@@ -28,6 +28,8 @@ const FRAME_BYTES: usize = 128 << 10;
 const MAX_FRAMES: usize = 8;
 /// The number of events below which an incomplete window is left for later: many small windows would make pages slow.
 const MIN_WINDOW_EVENTS: usize = 1024;
+/// The number of events after which an incomplete window is looked at again.
+const MORE_EVENTS: u64 = 256;
 /// The interval at which the packer looks for work.
 const LOOK: Duration = Duration::from_secs(1);
 /// The number of new events in such an interval up to which the daemon has time for packing.
@@ -91,8 +93,9 @@ impl Store {
                 PackResult::Packed { to } => *packed_to = to,
                 PackResult::Changed => {}
                 PackResult::NotYet => {
-                    // Looked at again when a window could have become complete.
-                    *packed_to = (*packed_to).max(bell.newest().saturating_sub(MIN_WINDOW_EVENTS as u64 - 1));
+                    // Looked at again after some more events, not after each.
+                    *packed_to = (*packed_to)
+                        .max(bell.newest().saturating_sub(MIN_WINDOW_EVENTS as u64 - MORE_EVENTS));
                     return self.give_pages_back_to(MAX_FREE_PAGES).await;
                 }
             }

@@ -32,7 +32,7 @@ pub struct HealthDetails {
     #[schemars(!default)]
     pub quarantined_lines: u64,
     /// The migration of a log of an earlier release, which runs beside everything else; absent when it is complete.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[serde(skip_serializing_if = "Option::is_none")]
     pub log_migration: Option<LogMigration>,
     /// The caller's name and role.
     pub you: HealthCaller,
