@@ -57,21 +57,17 @@ const PASSES: usize = 4;
 
 /// Redacts any text: prose, diffs, logs, shell commands.
 pub fn redact(text: &str) -> RedactedText<'_> {
-    let mut redacted = RedactedText { text: Cow::Borrowed(text), hidden: Vec::new() };
-    for _ in 0..PASSES {
-        let spans = spans(&redacted.text);
-        if spans.is_empty() {
-            break;
-        }
-        redacted.text = Cow::Owned(without(&redacted.text, &spans));
-        for span in spans {
-            note(&mut redacted.hidden, span.sort);
-        }
+    let spans = hidden_spans(text);
+    let mut hidden = Vec::new();
+    for span in &spans {
+        note(&mut hidden, span.sort);
     }
-    redacted
+    let text = if spans.is_empty() { Cow::Borrowed(text) } else { Cow::Owned(without(text, &spans)) };
+    RedactedText { text, hidden }
 }
 
-/// Returns the spans in `text` of everything that [`redact`] redacts.
+/// Returns the spans in `text` of everything that [`redact`] redacts. A value that a later pass finds may begin before
+/// a mark and end inside it: in terms of the original text it takes the whole secret, and no half of a mark remains.
 fn hidden_spans(text: &str) -> Vec<SecretSpan> {
     let (mut hidden, mut shown) = (Vec::new(), Cow::Borrowed(text));
     for _ in 0..PASSES {
@@ -79,35 +75,69 @@ fn hidden_spans(text: &str) -> Vec<SecretSpan> {
         if found.is_empty() {
             break;
         }
-        let found = found.iter().map(|span| in_original(*span, &hidden));
-        hidden = apart(hidden.iter().copied().chain(found).collect());
+        let found = in_original(&found, &hidden);
+        hidden = apart(hidden.into_iter().chain(found).collect());
         shown = Cow::Owned(without(text, &hidden));
     }
     hidden
 }
 
-/// Maps a span of the redacted text to the original. A span that touches a mark includes the redacted text.
-fn in_original(span: SecretSpan, hidden: &[SecretSpan]) -> SecretSpan {
-    let (start, end) =
-        (place_in_original(span.start, false, hidden), place_in_original(span.end, true, hidden));
-    SecretSpan { start, end, sort: span.sort }
+/// Maps spans of the redacted text, in order, to the original. A span that touches a mark includes the redacted text.
+fn in_original(found: &[SecretSpan], hidden: &[SecretSpan]) -> Vec<SecretSpan> {
+    let mut places = OriginalPlaces::new(hidden);
+    let original = |span: &SecretSpan| {
+        let (start, end) = (places.start(span.start), places.end(span.end));
+        SecretSpan { start, end, sort: span.sort }
+    };
+    found.iter().map(original).collect()
 }
 
-fn place_in_original(at: usize, is_end: bool, hidden: &[SecretSpan]) -> usize {
-    // The positions in the redacted text and in the original.
-    let (mut shown, mut original) = (0, 0);
-    for SecretSpan { start, end, sort } in hidden {
-        let mark = shown + (start - original);
-        if at < mark || (is_end && at == mark) {
-            break;
-        }
-        let after = mark + marked(sort).len();
-        if at < after || (is_end && at == after) {
-            return if is_end { *end } else { *start };
-        }
-        (shown, original) = (after, *end);
+/// A walk through a redacted text that knows the positions in the original. Positions are asked for in order, so the
+/// time is linear also for thousands of secrets.
+struct OriginalPlaces<'a> {
+    /// The secrets that are not passed yet.
+    hidden: &'a [SecretSpan],
+    /// The position after the last passed mark, in the redacted text and in the original.
+    shown: usize,
+    original: usize,
+}
+
+impl<'a> OriginalPlaces<'a> {
+    fn new(hidden: &'a [SecretSpan]) -> Self {
+        Self { hidden, shown: 0, original: 0 }
     }
-    original + (at - shown)
+
+    /// Returns the original position of a start: inside of a mark, the start of its secret.
+    fn start(&mut self, at: usize) -> usize {
+        while let [secret, rest @ ..] = self.hidden {
+            let mark = self.shown + (secret.start - self.original);
+            let after = mark + marked(secret.sort).len();
+            if at < mark {
+                break;
+            }
+            if at < after {
+                return secret.start;
+            }
+            (self.hidden, self.shown, self.original) = (rest, after, secret.end);
+        }
+        self.original + (at - self.shown)
+    }
+
+    /// Returns the original position of an end: inside of a mark or right after it, the end of its secret.
+    fn end(&mut self, at: usize) -> usize {
+        while let [secret, rest @ ..] = self.hidden {
+            let mark = self.shown + (secret.start - self.original);
+            let after = mark + marked(secret.sort).len();
+            if at <= mark {
+                break;
+            }
+            if at <= after {
+                return secret.end;
+            }
+            (self.hidden, self.shown, self.original) = (rest, after, secret.end);
+        }
+        self.original + (at - self.shown)
+    }
 }
 
 fn without(text: &str, spans: &[SecretSpan]) -> String {

@@ -78,13 +78,13 @@ fn unfinished_in_passes(text: &str, border: usize) -> Option<usize> {
         let in_shown = shown.len() - after;
         let earlier = unfinished(&shown, in_shown);
         if earlier < in_shown {
-            return Some(super::place_in_original(earlier, false, &hidden));
+            return Some(super::OriginalPlaces::new(&hidden).start(earlier));
         }
-        let found = super::spans(&shown).into_iter().filter(|span| span.end <= in_shown);
-        let found: Vec<_> = found.map(|span| super::in_original(span, &hidden)).collect();
+        let found: Vec<_> = super::spans(&shown).into_iter().filter(|span| span.end <= in_shown).collect();
         if found.is_empty() {
             break;
         }
+        let found = super::in_original(&found, &hidden);
         hidden = super::apart(hidden.into_iter().chain(found).collect());
         shown = Cow::Owned(super::without(text, &hidden));
     }

@@ -1,5 +1,6 @@
 use std::borrow::Cow;
 use std::fmt::Write as _;
+use std::time::Duration;
 
 use proptest::prelude::*;
 use proptest::sample::select;
@@ -255,6 +256,15 @@ fn each_sort_is_named_once() {
     assert_eq!(redacted.hidden, ["password", "token"]);
 }
 
+/// The blank in the mark of a first secret ends a value that only the next pass finds.
+#[test]
+fn a_value_that_ends_inside_of_a_mark_takes_all_of_it() {
+    let text = "curl -uadmi\u{e9}\u{e9}token=Q2\u{1}\u{b}w-t*n:Tr0ub4dor https://example.com\n";
+    let redacted = redact(text).text;
+    assert_eq!(redacted.matches("[hidden: ").count(), redacted.matches(']').count(), "{redacted}");
+    assert!(!redacted.contains("Tr0ub4dor"), "{redacted}");
+}
+
 /// Repeated scans of the same text would take minutes.
 #[test]
 fn the_time_is_linear() {
@@ -291,11 +301,18 @@ fn the_time_is_linear() {
     ];
     for part in nasty {
         let text = part.repeat(100_000 / part.len());
-        let start = std::time::Instant::now();
+        let start = processor_time();
         redact(&text);
         redact_json(&text);
-        assert!(start.elapsed().as_secs() < 5, "{part:?} took {:?}", start.elapsed());
+        let took = processor_time() - start;
+        assert!(took < Duration::from_secs(5), "{part:?} took {took:?}");
     }
+}
+
+/// Returns the processor time of this thread, which does not depend on the load of the machine.
+fn processor_time() -> Duration {
+    let stat = std::fs::read_to_string("/proc/thread-self/schedstat").unwrap();
+    Duration::from_nanos(stat.split(' ').next().unwrap().parse().unwrap())
 }
 
 /// Pieces that secrets are made of, and what comes between them.
