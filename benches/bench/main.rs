@@ -147,7 +147,7 @@ fn main() -> anyhow::Result<()> {
     }
     // Only on request: it writes gigabytes.
     if args.filter.iter().any(|filter| filter == "store") {
-        store::round(size.stored, &mut report).context("the store")?;
+        store::rounds(rounds, size.stored, &mut report).context("the store")?;
     }
     if wanted("fleet") {
         eprintln!("a fleet of {}", size.fleet);

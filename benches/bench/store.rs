@@ -113,43 +113,47 @@ fn cpu() -> anyhow::Result<f64> {
     Ok(seconds(usage.user_time()) + seconds(usage.system_time()))
 }
 
-pub(crate) fn round(events: usize, report: &mut Report) -> anyhow::Result<()> {
+/// The shares of all rounds, in turns, and one long log.
+pub(crate) fn rounds(rounds: usize, events: usize, report: &mut Report) -> anyhow::Result<()> {
     tokio::runtime::Runtime::new()?.block_on(async {
-        for share in [1, 10, 100, 1000] {
-            shares(share, events / 10, report).await?;
+        for round in 0..rounds {
+            for share in [1, 10, 32, 100, 1000] {
+                let kinds = [("rows", Kind::Row), ("bulk", Kind::Bulk)];
+                for (name, kind) in crate::turns(&kinds, round) {
+                    shares(name, *kind, share, events / 10, report).await?;
+                }
+            }
         }
         long_log(events, report).await
     })
 }
 
-/// Writes the same events as rows and as the store stores them, in shares of one size.
-async fn shares(share: usize, most: usize, report: &mut Report) -> anyhow::Result<()> {
-    let events = (share * 5000).min(most);
-    for (name, kind) in [("rows", Kind::Row), ("bulk", Kind::Bulk)] {
-        let dir = tempfile::tempdir()?;
-        let store = Store::open(&dir.path().join("intercom.db"), Bell::new())?;
-        let id = create(&store).await?;
-        let writes: Vec<Vec<NewEvent>> =
-            (0..events / share).map(|n| (0..share).map(|k| event(kind, n * share + k)).collect()).collect();
-        let (start, before) = (Instant::now(), cpu()?);
-        for events in writes {
-            write(&store, id, events, None).await?;
-        }
-        let (seconds, cpu) = (start.elapsed().as_secs_f64(), cpu()? - before);
-        report.add(format!("{name}, shares of {share}"), "events/s", events as f64 / seconds);
-        report.add(
-            format!("{name}, shares of {share}, processor time"),
-            "µs/event",
-            cpu * 1e6 / events as f64,
-        );
-        if share == 1000 {
-            report.add(
-                format!("{name}, size in the file"),
-                "bytes/event",
-                file_size(&dir.path().join("intercom.db"))? / events as f64,
-            );
-            catch_up(&store, events, &format!("{name}, catch-up"), report).await?;
-        }
+/// Writes events of one kind in shares of one size.
+async fn shares(
+    name: &str,
+    kind: Kind,
+    share: usize,
+    most: usize,
+    report: &mut Report,
+) -> anyhow::Result<()> {
+    let events = (share * 2000).min(most);
+    let dir = tempfile::tempdir()?;
+    let path = dir.path().join("intercom.db");
+    let store = Store::open(&path, Bell::new())?;
+    let id = create(&store).await?;
+    let writes: Vec<Vec<NewEvent>> =
+        (0..events / share).map(|n| (0..share).map(|k| event(kind, n * share + k)).collect()).collect();
+    let events: usize = writes.iter().map(Vec::len).sum();
+    let (start, before) = (Instant::now(), cpu()?);
+    for events in writes {
+        write(&store, id, events, None).await?;
+    }
+    let (seconds, cpu) = (start.elapsed().as_secs_f64(), cpu()? - before);
+    report.add(format!("{name}, shares of {share}"), "events/s", events as f64 / seconds);
+    report.add(format!("{name}, shares of {share}, processor time"), "µs/event", cpu * 1e6 / events as f64);
+    if share == 1000 {
+        report.add(format!("{name}, size in the file"), "bytes/event", file_size(&path)? / events as f64);
+        catch_up(&store, events, &format!("{name}, catch-up"), report).await?;
     }
     Ok(())
 }

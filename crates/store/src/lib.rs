@@ -20,6 +20,7 @@ mod checkpoint;
 mod cursor;
 mod idempotency;
 mod ledger;
+mod log;
 mod log_reader;
 mod maintain;
 mod pack;
@@ -43,8 +44,9 @@ pub use backup::{BackupJob, DatabaseCopy};
 pub use capability_cache::CachedCapabilities;
 pub use idempotency::IdempotentResponse;
 pub use ledger::{ClearanceFilter, QuestionFilter, StoredRequest};
+pub use log::LogCutoff;
 pub use maintain::SweepResult;
-pub use read::{IdLookup, LogCutoff, RowPage, SessionScope, StoredSession};
+pub use read::{IdLookup, RowPage, SessionScope, StoredSession};
 pub use rebuild::rebuild_ledger;
 pub use schema::VERSION as SCHEMA_VERSION;
 pub use slack::{

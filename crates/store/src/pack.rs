@@ -16,7 +16,7 @@ use rusqlite::{Connection, OptionalExtension};
 use super::block::{BlockBuilder, BlockCodec, BlockHeader, EncodedBlock, MAX_SPAN, SessionSpan};
 use super::block_cache::BlockCache;
 use super::blocks::{self, HEADER};
-use super::read::bulk_kinds;
+use super::log::bulk_kinds;
 use super::{Store, StoreError};
 use intercom_types::LogMigration;
 

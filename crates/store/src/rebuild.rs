@@ -12,7 +12,8 @@ use std::path::Path;
 use rusqlite::types::Value;
 use rusqlite::{Connection, Params};
 
-use super::read::{bulk_kinds, rows};
+use super::log::bulk_kinds;
+use super::read::rows;
 use super::{StoreError, projection, schema};
 use intercom_types::{
     ColumnDifference, DifferenceKind, Event, EventKind, Json, LedgerDifference, LedgerRebuild, RebuildMode,
