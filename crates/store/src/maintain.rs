@@ -1,5 +1,8 @@
 //! Retention.
 
+#[cfg(test)]
+mod tests;
+
 use rusqlite::{Connection, OptionalExtension, params};
 use serde_json::json;
 
@@ -54,6 +57,7 @@ impl Store {
             events += deleted;
             // A session may have been added meanwhile: only those without events are done.
             if deleted == 0 && self.transact(forget_emptied).await? {
+                self.forget_deleted_damage().await?;
                 return Ok(events);
             }
         }
@@ -67,28 +71,33 @@ impl Store {
         if reduced.is_empty() {
             return Ok(0);
         }
-        let damaged: Vec<i64> =
-            reduced.iter().filter(|block| block.decoded.is_none()).map(|block| block.header.first).collect();
         let cost = reduced.len() * COST_OF_A_BLOCK;
-        let deleted = self
-            .transact_later(cost, move |connection| {
-                let mut deleted = 0;
-                for block in &reduced {
-                    deleted += block.store(connection)?;
-                }
-                Ok(deleted)
-            })
-            .await?;
-        for first in damaged {
-            let gone = self.read(move |connection| {
-                let mut select = connection.prepare_cached("SELECT 1 FROM blocks WHERE first = ?1")?;
-                Ok(!select.exists([first])?)
-            });
-            if gone.await? {
-                self.block_cache.forget_damage(first);
+        self.transact_later(cost, move |connection| {
+            let mut deleted = 0;
+            for block in &reduced {
+                deleted += block.store(connection)?;
             }
+            Ok(deleted)
+        })
+        .await
+    }
+
+    /// Forgets the damage of blocks that are deleted.
+    async fn forget_deleted_damage(&self) -> Result<(), StoreError> {
+        let cache = self.block_cache.clone();
+        if cache.damaged().is_empty() {
+            return Ok(());
         }
-        Ok(deleted)
+        self.read(move |connection| {
+            let mut select = connection.prepare_cached("SELECT 1 FROM blocks WHERE first = ?1")?;
+            for (first, _) in cache.damaged() {
+                if !select.exists([first])? {
+                    cache.forget_damage(first);
+                }
+            }
+            Ok(())
+        })
+        .await
     }
 }
 

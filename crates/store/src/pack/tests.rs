@@ -321,6 +321,10 @@ async fn a_damaged_block_is_reported_and_the_rest_stays_readable() {
     let left: Vec<_> = readable.into_iter().filter(|event| event.session == other).collect();
     assert_eq!(forward(&store, None, 300).await, left);
     assert_eq!(sql(&store, "SELECT count(*) FROM trash"), 0);
+    end(&store, other).await;
+    store.remove(other, "ana".into(), Time::from_millis(1)).await.unwrap();
+    assert_eq!(sql(&store, "SELECT count(*) FROM blocks"), 0);
+    assert_eq!(store.damaged_blocks(), [], "what is deleted is not reported any more");
 }
 
 #[tokio::test]
