@@ -297,7 +297,7 @@ fn put(out: &mut Vec<u8>, mut number: u64) {
         out.push((number & 0x7f) as u8 | 0x80);
         number >>= 7;
     }
-    out.push(number as u8);
+    out.push((number & 0x7f) as u8);
 }
 
 fn number(rest: &mut &[u8]) -> Option<u64> {

@@ -98,14 +98,13 @@ impl<'a> SessionIds<'a> {
         if let Some((_, id)) = self.newest.filter(|(newest, _)| *newest == key) {
             return Ok(id); // nearly always: a session writes many events at once
         }
-        let id = match self.known.get(&key) {
-            Some(id) => *id,
-            None => {
-                let mut select = self.connection.prepare_cached("SELECT id FROM sessions WHERE key = ?1")?;
-                let id = select.query_row([key], |row| Ok(text_id(row, 0))).optional()?.transpose()?;
-                self.known.insert(key, id);
-                id
-            }
+        let id = if let Some(id) = self.known.get(&key) {
+            *id
+        } else {
+            let mut select = self.connection.prepare_cached("SELECT id FROM sessions WHERE key = ?1")?;
+            let id = select.query_row([key], |row| Ok(text_id(row, 0))).optional()?.transpose()?;
+            self.known.insert(key, id);
+            id
         };
         self.newest = Some((key, id));
         Ok(id)

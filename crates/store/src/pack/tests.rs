@@ -182,7 +182,7 @@ proptest! {
     }
 }
 
-async fn open_store() -> (tempfile::TempDir, Store) {
+fn open_store() -> (tempfile::TempDir, Store) {
     let dir = tempfile::tempdir().unwrap();
     let store = Store::open(&dir.path().join("intercom.db"), Bell::new()).unwrap();
     (dir, store)
@@ -210,7 +210,7 @@ async fn quiet_sessions(store: &Store, events: usize) -> Vec<SessionId> {
 
 #[tokio::test]
 async fn a_page_of_all_sessions_opens_at_most_16_blocks_also_with_1000_quiet_sessions() {
-    let (_dir, store) = open_store().await;
+    let (_dir, store) = open_store();
     let sessions = quiet_sessions(&store, 15_000).await;
     let rows = sql(&store, "SELECT sum(length(data) + length(kind) + 30) FROM events");
     pack_all(&store, 1).await;
@@ -239,7 +239,7 @@ fn log_bytes(store: &Store) -> i64 {
 #[tokio::test]
 async fn a_packed_log_takes_at_most_035_of_the_room_of_rows() {
     for chatty in [true, false] {
-        let (_dir, store) = open_store().await;
+        let (_dir, store) = open_store();
         if chatty {
             let id = create(&store).await;
             for n in 0..20 {
@@ -255,7 +255,7 @@ async fn a_packed_log_takes_at_most_035_of_the_room_of_rows() {
         };
         // The same events as rows.
         let events = forward(&store, None, 1000).await;
-        let (_dir, of_rows) = open_store().await;
+        let (_dir, of_rows) = open_store();
         let ids: BTreeSet<SessionId> = events.iter().map(|event| event.session).collect();
         futures_util::future::join_all(ids.iter().map(|id| save(&of_rows, record(*id)))).await;
         let mut connection = Connection::open(of_rows.path()).unwrap();
@@ -281,7 +281,7 @@ async fn a_packed_log_takes_at_most_035_of_the_room_of_rows() {
 
 #[tokio::test]
 async fn a_damaged_block_is_reported_and_the_rest_stays_readable() {
-    let (_dir, store) = open_store().await;
+    let (_dir, store) = open_store();
     let (one, other) = (create(&store).await, create(&store).await);
     for n in 0..40 {
         for id in [one, other] {
@@ -329,7 +329,7 @@ async fn a_damaged_block_is_reported_and_the_rest_stays_readable() {
 
 #[tokio::test]
 async fn a_session_is_removed_in_small_steps_and_its_room_is_given_back() {
-    let (_dir, store) = open_store().await;
+    let (_dir, store) = open_store();
     let (one, other) = (create(&store).await, create(&store).await);
     for n in 0..60 {
         put(&store, one, (0..1000).map(|k| bulk(n * 1000 + k, &format!("{n} {k} {LINE}"))).collect()).await;
@@ -440,7 +440,7 @@ async fn a_database_of_the_last_release_reads_the_same_before_and_after_packing(
 
 #[tokio::test]
 async fn a_window_with_a_session_that_was_removed_meanwhile_is_not_replaced() {
-    let (_dir, store) = open_store().await;
+    let (_dir, store) = open_store();
     let (one, other) = (create(&store).await, create(&store).await);
     for id in [one, other] {
         put(&store, id, (0..20).map(|k| bulk(k, LINE)).collect()).await;
