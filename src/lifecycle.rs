@@ -208,6 +208,7 @@ impl LateWork {
                 recorded = ops.record_start().await;
             }
             ops.store().count_old_events().await;
+            ops.store().pack_events().await;
         }));
     }
 }

@@ -10,12 +10,20 @@ export type Health = {
   warnings?: Array<string>;
   /** Lines of agents that the daemon rejected since its start because it failed at them. Any is a bug in intercom. */
   quarantined_lines?: number;
+  /** The migration of a log of an earlier release, which runs beside everything else; absent when it is complete. */
+  log_migration?: LogMigration | null;
   /** The caller's name and role. */
   you?: You;
 };
 
 export type Sessions = {
   live: number;
+  total: number;
+};
+
+/** The progress of a migration, in events. */
+export type LogMigration = {
+  done: number;
   total: number;
 };
 

@@ -6,8 +6,9 @@ use std::process::{Child, Command, Stdio};
 use std::time::{Duration, Instant};
 
 use anyhow::{Context, ensure};
+use intercom_store::Store;
+use intercom_store::bus::Bell;
 use intercom_testkit::harness::{acp_fixture, fixture};
-use rusqlite::Connection;
 
 use crate::daemon::{Build, Daemon, PATIENCE, last_seq};
 use crate::loops::{self, per_second};
@@ -16,6 +17,8 @@ use crate::turns;
 
 /// Rare enough to cost the daemon nothing, often enough to be exact to a few milliseconds.
 const LOOK: Duration = Duration::from_millis(5);
+/// Events per page of the check at the end.
+const PAGE: usize = 5000;
 
 /// Status lines of one size, and the same bytes in memory for the loops.
 pub(crate) struct Flood {
@@ -219,9 +222,18 @@ pub(crate) fn flood(mut daemon: Daemon, step: &str, kind: &str, lines: u64) -> a
 
 /// What was measured was also done: every line is in the log.
 fn check(daemon: &Daemon, kind: &str, lines: u64) -> anyhow::Result<()> {
-    let database = Connection::open(daemon.database())?;
-    let sql = "SELECT count(*) FROM events WHERE kind = ?1";
-    let found: i64 = database.query_row(sql, [kind], |row| row.get(0))?;
-    ensure!(found == i64::try_from(lines)?, "{found} events of {lines}: {}", daemon.log());
+    let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
+    let found = runtime.block_on(async {
+        let store = Store::open(&daemon.database(), Bell::new())?;
+        let (mut found, mut after) = (0, 0);
+        while let Ok(page) = store.events(Some(after), None, PAGE).await?
+            && let Some(last) = page.last()
+        {
+            after = last.seq;
+            found += page.iter().filter(|event| event.kind == kind).count() as u64;
+        }
+        anyhow::Ok(found)
+    })?;
+    ensure!(found == lines, "{found} events of {lines}: {}", daemon.log());
     Ok(())
 }

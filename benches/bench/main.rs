@@ -18,6 +18,7 @@ mod reference;
 mod report;
 mod seats;
 mod side;
+mod store;
 mod websocket;
 
 use std::path::PathBuf;
@@ -36,7 +37,7 @@ struct Args {
     /// Only these: any of `lines`, `heartbeats`, `acp` (chunks of one ACP agent's message), `sessions` (clearances, latency and memory with 100 sessions open), `seats` (ACP
     /// clients: chunks of 100 sessions, clients that read nothing, memory of 1,000 that do nothing), `fleet` (1,000 agents started, found again after a kill -9, stopped). Only by name: `side` (next to a daemon
     /// that keeps nothing: lines, processor time, clearances through a chat, memory), `growth` (a log of 10,000,000 events: start-up, pages, catch-up, removal), `crowd` (1,000
-    /// watchers, clearances beside floods, 3,000 agents)
+    /// watchers, clearances beside floods, 3,000 agents), `store` (the log alone, without a daemon)
     filter: Vec<String>,
     /// A short run of less than a minute: fewer and smaller rounds, more noise
     #[arg(long)]
@@ -84,12 +85,14 @@ struct Size {
     /// Events in a large log.
     events: u64,
     crowd: CrowdSize,
+    /// Events in the log of the store that is measured alone.
+    stored: usize,
 }
 
 /// The modes of a run that names none.
 const USUAL: &[&str] = &["lines", "heartbeats", "acp", "sessions", "seats", "fleet"];
 /// Those that take too long for that, or are about something else.
-const BY_NAME: &[&str] = &["side", "growth", "crowd"];
+const BY_NAME: &[&str] = &["side", "growth", "crowd", "store"];
 
 const FULL: Size = Size {
     lines: 1_000_000,
@@ -104,6 +107,7 @@ const FULL: Size = Size {
     chats: 20,
     events: 10_000_000,
     crowd: CrowdSize { watchers: 1000, events: 8000, clearances: 1000, agents: 3000 },
+    stored: 10_000_000,
 };
 const QUICK: Size = Size {
     lines: 200_000,
@@ -118,6 +122,7 @@ const QUICK: Size = Size {
     chats: 5,
     events: 1_000_000,
     crowd: CrowdSize { watchers: 200, events: 2000, clearances: 200, agents: 500 },
+    stored: 1_000_000,
 };
 
 fn main() -> anyhow::Result<()> {
@@ -195,6 +200,9 @@ fn main() -> anyhow::Result<()> {
     if wanted("crowd") {
         eprintln!("a fleet of {}", size.crowd.agents);
         crowd::fleets(&builds, size.crowd.agents, &mut report).context("with a large fleet")?;
+    }
+    if wanted("store") {
+        store::rounds(rounds, size.stored, &mut report).context("the store")?;
     }
     if wanted("fleet") {
         eprintln!("a fleet of {}", size.fleet);

@@ -26,7 +26,7 @@ use intercom_daemon::config::{self, Config, DaemonPaths};
 use intercom_host as host;
 use intercom_host::socket;
 use intercom_types::text::clean;
-use intercom_types::{Health, HealthDetails};
+use intercom_types::{Health, HealthDetails, LogMigration};
 
 pub(super) use self::audit::audit;
 pub(super) use self::capacity::capacity;
@@ -169,8 +169,12 @@ async fn health(place: &str, hint: &str, cx: &CliContext) -> Check {
             format!("{place}: it failed at {lines} lines of agents and rejected them"),
             "please report this bug, with the `line.rejected` events that say \"intercom failed\" (`intercom logs`)",
         ),
-        Ok(Health { status, version, more: Some(HealthDetails { warnings, you, .. }) }) => {
-            let detail = format!("{version} {place}: {status}, you are {} ({})", you.name, you.role);
+        Ok(Health { status, version, more: Some(HealthDetails { warnings, log_migration, you, .. }) }) => {
+            let migration = log_migration.map_or_else(String::new, |LogMigration { done, total }| {
+                format!("; it compresses the log of an earlier release: {done} of {total} events")
+            });
+            let detail =
+                format!("{version} {place}: {status}, you are {} ({}){migration}", you.name, you.role);
             if !warnings.is_empty() {
                 Check::warning("daemon", format!("{detail}; {}", warnings.join("; ")), hint)
             } else if version == ours {

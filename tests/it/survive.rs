@@ -401,3 +401,24 @@ sys.stdin.read()
     assert_eq!(daemon.decide(&clearance, "approve")["delivery"], "delivered");
     daemon.wait_status(&session, "answered");
 }
+
+#[test]
+fn a_daemon_killed_while_it_packs_the_log_loses_nothing() {
+    for point in ["pack.deleted", "pack.stored"] {
+        let daemon = Daemon::start_in(home(""), &[], &[("INTERCOM_FAILPOINT", point)]);
+        let session = daemon.run(&["flood:6000", "exit:3"]);
+        // It dies as soon as it has time for packing.
+        let (dir, status) = daemon.end(Signal::SIGCONT);
+        assert!(!status.success(), "{point} was not reached");
+        let daemon = Daemon::start_in(dir, &[], &[]);
+        assert_eq!(flooded(&daemon.all_events(&session)), (1..=6000).collect::<Vec<u64>>(), "{point}");
+        let database = rusqlite::Connection::open(daemon.dir.path().join("state/intercom.db")).unwrap();
+        let packed = "SELECT coalesce(sum(events), 0) FROM blocks WHERE codec = 1";
+        let begun = std::time::Instant::now();
+        while database.query_row(packed, [], |row| row.get::<_, i64>(0)).unwrap() < 5000 {
+            assert!(begun.elapsed() < std::time::Duration::from_secs(60), "{point}: it is not packed");
+            std::thread::yield_now();
+        }
+        assert_eq!(flooded(&daemon.all_events(&session)), (1..=6000).collect::<Vec<u64>>(), "{point}");
+    }
+}

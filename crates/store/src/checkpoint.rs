@@ -9,16 +9,16 @@ use rusqlite::Connection;
 
 use super::{StoreError, schema};
 
-/// The number of rows from one checkpoint to the next: some megabytes of log.
-const ROWS: usize = 4000;
-/// The fixed cost of a commit, in rows: it writes some pages regardless of its rows.
-const ROWS_OF_A_COMMIT: usize = 4;
+/// The cost of the writes from one checkpoint to the next, in rows: some megabytes of log.
+const MAX_COST: usize = 4000;
+/// The fixed cost of a commit: it writes some pages regardless of its rows.
+const COST_OF_A_COMMIT: usize = 4;
 
 pub(super) struct CheckpointThread {
     /// Dropped to end the thread.
     wake: Option<SyncSender<()>>,
     thread: Option<JoinHandle<()>>,
-    rows: usize,
+    cost: usize,
 }
 
 impl CheckpointThread {
@@ -29,15 +29,15 @@ impl CheckpointThread {
             .name("store-checkpoint".to_owned())
             .spawn(move || run(&connection, &woken))
             .expect("the system can start one thread");
-        Ok(Self { wake: Some(wake), thread: Some(thread), rows: 0 })
+        Ok(Self { wake: Some(wake), thread: Some(thread), cost: 0 })
     }
 
-    /// Counts the rows of a commit and wakes the thread when it is time.
-    pub(super) fn committed(&mut self, rows: usize) {
-        self.rows += rows + ROWS_OF_A_COMMIT;
-        if let Some(wake) = self.wake.as_ref().filter(|_| self.rows >= ROWS) {
+    /// Adds the cost of a commit and wakes the thread when it is time.
+    pub(super) fn committed(&mut self, cost: usize) {
+        self.cost += cost + COST_OF_A_COMMIT;
+        if let Some(wake) = self.wake.as_ref().filter(|_| self.cost >= MAX_COST) {
             wake.try_send(()).ok(); // it is awake already, or will see this when it wakes
-            self.rows = 0;
+            self.cost = 0;
         }
     }
 }

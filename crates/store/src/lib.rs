@@ -11,13 +11,19 @@ use std::sync::Arc;
 mod access;
 mod audit;
 mod backup;
+mod block;
+mod block_cache;
+mod blocks;
 pub mod bus;
 mod capability_cache;
 mod checkpoint;
 mod cursor;
 mod idempotency;
 mod ledger;
+mod log;
+mod log_reader;
 mod maintain;
+mod pack;
 mod pool;
 mod projection;
 mod read;
@@ -38,8 +44,9 @@ pub use backup::{BackupJob, DatabaseCopy};
 pub use capability_cache::CachedCapabilities;
 pub use idempotency::IdempotentResponse;
 pub use ledger::{ClearanceFilter, QuestionFilter, StoredRequest};
+pub use log::LogCutoff;
 pub use maintain::SweepResult;
-pub use read::{IdLookup, LogCutoff, RowPage, SessionScope, StoredSession};
+pub use read::{IdLookup, RowPage, SessionScope, StoredSession};
 pub use rebuild::rebuild_ledger;
 pub use slack::{
     ClaimedPost, DesiredMessage, SKEW_MILLIS as SLACK_SKEW_MILLIS, SlackMessage, SlackScene,
@@ -91,6 +98,8 @@ pub struct Store {
     path: Arc<PathBuf>,
     writer: Arc<writer::StoreWriter>,
     readers: pool::ReaderPool,
+    bell: Bell,
+    block_cache: Arc<block_cache::BlockCache>,
     /// The name by which connections open the database.
     name: Arc<PathBuf>,
     /// The error of the last transaction, if it was not committed.
@@ -117,8 +126,10 @@ impl Store {
         let (failure, write_failure) = watch::channel(None);
         Ok(Self {
             path: Arc::new(path.to_owned()),
+            bell: bell.clone(),
             writer: Arc::new(writer::StoreWriter::start(connection, checkpoints, bell, witnesses, failure)?),
             readers: pool::ReaderPool::new(&name),
+            block_cache: Arc::default(),
             name: Arc::new(name),
             audit_head,
             write_failure,

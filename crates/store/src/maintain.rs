@@ -1,13 +1,27 @@
 //! Retention.
 
+#[cfg(test)]
+mod tests;
+
 use rusqlite::{Connection, OptionalExtension, params};
 use serde_json::json;
 
+use super::block::{BlockBuilder, BlockCodec, BlockHeader, EncodedBlock, SessionSpan};
+use super::block_cache::BlockCache;
+use super::blocks::{self, HEADER};
+use super::log_reader::SessionIds;
+use super::read::rows;
 use super::{Store, StoreError, audit, stats};
 use intercom_types::{Json, NewAuditRow, Phase, SessionId, Time};
 
-/// The number of events that one transaction deletes: small enough that other writes do not wait long.
-const CHUNK: i64 = 5000;
+/// The number of rows that one transaction deletes: small enough that other writes do not wait long.
+const CHUNK: usize = 2000;
+/// The number of blocks that one transaction deletes, and their size: each of their pages is written.
+const BLOCKS_AT_ONCE: usize = 64;
+const BLOCK_BYTES_AT_ONCE: i64 = 2 << 20;
+/// The number of blocks of several sessions that are rewritten together, and the cost of one in rows.
+const SHARED_BLOCKS_AT_ONCE: i64 = 8;
+const COST_OF_A_BLOCK: usize = 64;
 const DAY_MILLIS: i64 = 24 * 60 * 60 * 1000;
 
 /// The numbers of sessions and events that retention removed.
@@ -37,13 +51,112 @@ impl Store {
     async fn empty_trash(&self) -> Result<usize, StoreError> {
         let mut events = 0;
         loop {
-            let deleted = self.transact(delete_some).await?;
+            let deleted = self.transact_later(CHUNK, delete_rows).await?;
+            let deleted = deleted + self.transact_later(BLOCKS_AT_ONCE, delete_blocks).await?;
+            let deleted = deleted + self.rewrite_shared_blocks().await?;
             events += deleted;
-            if deleted == 0 {
+            // A session may have been added meanwhile: only those without events are done.
+            if deleted == 0 && self.transact(forget_emptied).await? {
+                self.forget_deleted_damage().await?;
                 return Ok(events);
             }
         }
     }
+
+    /// Rewrites some blocks of several sessions without the removed ones. They are read and compressed outside of the
+    /// writer. Returns the number of deleted events.
+    async fn rewrite_shared_blocks(&self) -> Result<usize, StoreError> {
+        let cache = self.block_cache.clone();
+        let reduced = self.read(move |connection| reduce_blocks(connection, &cache)).await?;
+        if reduced.is_empty() {
+            return Ok(0);
+        }
+        let cost = reduced.len() * COST_OF_A_BLOCK;
+        self.transact_later(cost, move |connection| {
+            let mut deleted = 0;
+            for block in &reduced {
+                deleted += block.store(connection)?;
+            }
+            Ok(deleted)
+        })
+        .await
+    }
+
+    /// Forgets the damage of blocks that are deleted.
+    async fn forget_deleted_damage(&self) -> Result<(), StoreError> {
+        let cache = self.block_cache.clone();
+        if cache.damaged().is_empty() {
+            return Ok(());
+        }
+        self.read(move |connection| {
+            let mut select = connection.prepare_cached("SELECT 1 FROM blocks WHERE first = ?1")?;
+            for (first, _) in cache.damaged() {
+                if !select.exists([first])? {
+                    cache.forget_damage(first);
+                }
+            }
+            Ok(())
+        })
+        .await
+    }
+}
+
+/// A block of several sessions, some of which were removed.
+struct ReducedBlock {
+    header: BlockHeader,
+    /// The sessions in it before, and the block without the removed ones; `None` if it is damaged.
+    decoded: Option<(Vec<SessionSpan>, Option<EncodedBlock>)>,
+}
+
+impl ReducedBlock {
+    /// Replaces the block, if it is still there. Returns the number of deleted events.
+    fn store(&self, connection: &Connection) -> Result<usize, StoreError> {
+        let Some((spans, reduced)) = &self.decoded else {
+            // Its other events cannot be read, so it stays as long as they may be of a session that exists.
+            connection.execute(
+                "DELETE FROM block_sessions WHERE block = ?1 AND session IN (SELECT session FROM trash)",
+                [self.header.first],
+            )?;
+            return Ok(connection.execute(
+                "DELETE FROM blocks WHERE first = ?1 AND first NOT IN (SELECT block FROM block_sessions)",
+                [self.header.first],
+            )?);
+        };
+        if !blocks::delete(connection, &self.header, spans.iter().copied())? {
+            return Ok(0);
+        }
+        let mut left = 0;
+        if let Some(reduced) = reduced {
+            blocks::insert(connection, reduced)?;
+            left = reduced.header.events;
+        }
+        Ok(usize::try_from(self.header.events - left).unwrap_or(0))
+    }
+}
+
+/// Reads some blocks of several sessions that have events of removed ones, and makes the blocks that replace them.
+fn reduce_blocks(connection: &Connection, cache: &BlockCache) -> Result<Vec<ReducedBlock>, StoreError> {
+    let sql = format!(
+        "SELECT DISTINCT {HEADER} FROM trash t CROSS JOIN block_sessions s ON s.session = t.session
+         CROSS JOIN blocks b ON b.first = s.block WHERE b.session IS NULL LIMIT ?1"
+    );
+    let headers = rows(connection, &sql, [SHARED_BLOCKS_AT_ONCE], |row| Ok(blocks::header(row)?))?;
+    let mut ids = SessionIds::new(connection);
+    let mut reduced = Vec::new();
+    for header in headers {
+        let mut decoded = None;
+        if let Some(block) = blocks::decode(connection, cache, &header)? {
+            let mut builder = BlockBuilder::default();
+            for event in block.events() {
+                if ids.get(event.session)?.is_some() {
+                    builder.push(event.session, event.seq, event.at, block.kind(event), block.data(event));
+                }
+            }
+            decoded = Some((block.spans().collect(), builder.take(BlockCodec::Zstd)?));
+        }
+        reduced.push(ReducedBlock { header, decoded });
+    }
+    Ok(reduced)
 }
 
 fn discard_expired(
@@ -111,14 +224,49 @@ fn remove(connection: &Connection, id: SessionId, by: String, now: Time) -> Resu
     Ok(true)
 }
 
-fn delete_some(connection: &Connection) -> Result<usize, StoreError> {
-    let deleted = connection.execute(
+fn delete_rows(connection: &Connection) -> Result<usize, StoreError> {
+    Ok(connection.execute(
         "DELETE FROM events WHERE seq IN (
              SELECT e.seq FROM trash t JOIN events e ON e.session = t.session LIMIT ?1)",
-        params![CHUNK],
-    )?;
-    if deleted == 0 {
-        connection.execute("DELETE FROM trash", [])?;
+        params![i64::try_from(CHUNK).unwrap_or(i64::MAX)],
+    )?)
+}
+
+/// Deletes blocks that have only events of removed sessions. Returns the number of events.
+fn delete_blocks(connection: &Connection) -> Result<usize, StoreError> {
+    let sql = format!(
+        "SELECT {HEADER}, length(b.body) FROM trash t CROSS JOIN block_sessions s ON s.session = t.session
+         CROSS JOIN blocks b ON b.first = s.block WHERE b.session IS NOT NULL LIMIT ?1"
+    );
+    let most = i64::try_from(BLOCKS_AT_ONCE).unwrap_or(i64::MAX);
+    let found = rows(connection, &sql, [most], |row| Ok((blocks::header(row)?, row.get::<_, i64>(6)?)))?;
+    let (mut events, mut bytes) = (0, 0);
+    for (header, size) in found {
+        bytes += size;
+        if bytes > BLOCK_BYTES_AT_ONCE && events > 0 {
+            break;
+        }
+        let BlockHeader { first, last, .. } = header;
+        let span = header.session.map(|session| SessionSpan { session, first, last });
+        blocks::delete(connection, &header, span.into_iter())?;
+        events += usize::try_from(header.events).unwrap_or(0).max(1);
     }
-    Ok(deleted)
+    Ok(events)
+}
+
+/// Ends the removal of sessions without remaining events. Returns whether that is all.
+fn forget_emptied(connection: &Connection) -> Result<bool, StoreError> {
+    // Of blocks that were damaged so that they did not name their session.
+    connection.execute(
+        "DELETE FROM block_sessions WHERE session IN (SELECT session FROM trash)
+             AND block NOT IN (SELECT first FROM blocks)",
+        [],
+    )?;
+    connection.execute(
+        "DELETE FROM trash WHERE NOT EXISTS (SELECT 1 FROM events e WHERE e.session = trash.session)
+             AND NOT EXISTS (SELECT 1 FROM block_sessions s WHERE s.session = trash.session)",
+        [],
+    )?;
+    let left: i64 = connection.query_row("SELECT count(*) FROM trash", [], |row| row.get(0))?;
+    Ok(left == 0)
 }

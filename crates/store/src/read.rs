@@ -1,4 +1,4 @@
-//! Reads of sessions and events, and the paging and look-ups that all tables share.
+//! Reads of sessions, and the paging and look-ups that all tables share.
 
 use std::str::FromStr;
 
@@ -6,17 +6,12 @@ use rusqlite::{Connection, OptionalExtension, Row, params};
 use serde::de::DeserializeOwned;
 
 use super::{Store, StoreError};
-use intercom_types::{
-    AgentInfo, EventKind, Exit, Json, LoggedEvent, Phase, Preset, SessionId, SessionRecord, Time, Turn,
-};
-
-/// The maximum size of a page of events: a thousand huge lines must not fill the memory.
-const MAX_PAGE_BYTES: usize = 4 << 20;
+use intercom_types::{AgentInfo, Exit, Phase, Preset, SessionId, SessionRecord, Time, Turn};
 
 const SESSION: &str = "s.id, s.name, s.agent, s.protocol, s.workspace, s.phase, s.why, s.pid, s.generation, s.turn,
     s.turn_started_at, s.pending_clearances, s.pending_questions, s.queue, s.stderr_tail, s.created_at, s.started_at,
-    s.ended_at, s.exit_code, s.exit_signal, s.end_reason, s.unenforced, s.watched, s.told,
-    (SELECT e.at FROM events e WHERE e.session = s.key ORDER BY e.seq DESC LIMIT 1), s.preset, s.failed, s.key FROM sessions s";
+    s.ended_at, s.exit_code, s.exit_signal, s.end_reason, s.unenforced, s.watched, s.told, s.last_event_at,
+    s.preset, s.failed, s.key FROM sessions s";
 
 /// The result of a look-up by an id, a name or a prefix.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -54,12 +49,6 @@ pub struct RowPage<T> {
     pub items: Vec<T>,
     /// The key where the next page begins, if there is one.
     pub next: Option<i64>,
-}
-
-/// The log was truncated: the oldest remaining seq.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct LogCutoff {
-    pub oldest: u64,
 }
 
 impl Store {
@@ -164,101 +153,6 @@ impl Store {
         })
         .await
     }
-
-    /// Returns events after `after`, oldest first; `Err(Cut)` if some of them were removed.
-    pub async fn events(
-        &self,
-        after: Option<u64>,
-        session: Option<SessionId>,
-        limit: usize,
-    ) -> Result<Result<Vec<LoggedEvent>, LogCutoff>, StoreError> {
-        self.read_log(move |connection| {
-            let from = i64::try_from(after.unwrap_or(0)).unwrap_or(i64::MAX);
-            let Some(session) = session else {
-                if after.is_some() {
-                    let oldest = oldest(connection)?;
-                    if from.saturating_add(1) < oldest {
-                        return Ok(Err(LogCutoff { oldest: u64::try_from(oldest).unwrap_or(0) }));
-                    }
-                }
-                let sql = "SELECT e.seq, s.id, e.at, e.kind, e.data FROM events e JOIN sessions s ON s.key = e.session
-                    WHERE e.seq > ?1 ORDER BY e.seq LIMIT ?2";
-                return Ok(Ok(bounded(connection, sql, params![from, signed(limit)])?));
-            };
-            // A session's events are removed together with the session: those of an existing session are complete.
-            let sql = "SELECT e.seq, s.id, e.at, e.kind, e.data FROM sessions s JOIN events e ON e.session = s.key
-                WHERE e.seq > ?1 AND s.id = ?3 ORDER BY e.seq LIMIT ?2";
-            Ok(Ok(bounded(connection, sql, params![from, signed(limit), session.to_string()])?))
-        })
-        .await
-    }
-
-    /// Returns the landmarks after `after`, oldest first: the events of all sessions except bulk output of agents.
-    /// `Err(LogCutoff)` if some of them may have been removed.
-    pub async fn landmarks(
-        &self,
-        after: u64,
-        limit: usize,
-    ) -> Result<Result<Vec<LoggedEvent>, LogCutoff>, StoreError> {
-        self.read(move |connection| {
-            let from = signed_seq(after);
-            let oldest = oldest(connection)?;
-            if from.saturating_add(1) < oldest {
-                return Ok(Err(LogCutoff { oldest: u64::try_from(oldest).unwrap_or(0) }));
-            }
-            // The rows are read in the order of the log up to the limit: the join must not choose another one.
-            let sql = format!(
-                "SELECT e.seq, s.id, e.at, e.kind, e.data FROM events e CROSS JOIN sessions s
-                 WHERE e.seq > ?1 AND e.kind NOT IN ({}) AND s.key = e.session ORDER BY e.seq LIMIT ?2",
-                bulk_kinds()
-            );
-            Ok(Ok(bounded(connection, &sql, params![from, signed(limit)])?))
-        })
-        .await
-    }
-
-    /// Returns a session's events of these kinds up to this one, oldest first: the last `limit` of them.
-    pub async fn events_of(
-        &self,
-        session: SessionId,
-        kinds: &'static [EventKind],
-        up_to: u64,
-        limit: usize,
-    ) -> Result<Vec<LoggedEvent>, StoreError> {
-        self.read_log(move |connection| {
-            let sql =
-                "SELECT e.seq, s.id, e.at, e.kind, e.data FROM sessions s JOIN events e ON e.session = s.key
-                WHERE e.seq <= ?1 AND s.id = ?3 AND e.kind IN (SELECT value FROM json_each(?4))
-                ORDER BY e.seq DESC LIMIT ?2";
-            let up_to = i64::try_from(up_to).unwrap_or(i64::MAX);
-            let kinds: serde_json::Value = kinds.iter().map(|kind| kind.as_str()).collect();
-            let kinds = kinds.to_string();
-            let mut events =
-                bounded(connection, sql, params![up_to, signed(limit), session.to_string(), kinds])?;
-            events.reverse();
-            Ok(events)
-        })
-        .await
-    }
-
-    /// Returns the newest events of a session before this one, oldest first.
-    pub async fn events_before(
-        &self,
-        before: u64,
-        session: SessionId,
-        limit: usize,
-    ) -> Result<Vec<LoggedEvent>, StoreError> {
-        self.read_log(move |connection| {
-            let sql =
-                "SELECT e.seq, s.id, e.at, e.kind, e.data FROM sessions s JOIN events e ON e.session = s.key
-                WHERE e.seq < ?1 AND s.id = ?3 ORDER BY e.seq DESC LIMIT ?2";
-            let before = i64::try_from(before).unwrap_or(i64::MAX);
-            let mut events = bounded(connection, sql, params![before, signed(limit), session.to_string()])?;
-            events.reverse();
-            Ok(events)
-        })
-        .await
-    }
 }
 
 pub(super) fn session_by_id(
@@ -269,55 +163,13 @@ pub(super) fn session_by_id(
     Ok(rows(connection, &sql, params![id.to_string()], session)?.pop().map(|(record, _)| record))
 }
 
-fn signed(count: usize) -> i64 {
+pub(super) fn signed(count: usize) -> i64 {
     i64::try_from(count).unwrap_or(i64::MAX)
 }
 
-fn signed_seq(seq: u64) -> i64 {
-    i64::try_from(seq).unwrap_or(i64::MAX)
-}
-
-/// Returns the names of the bulk kinds, quoted for SQL. They are words of our own, so they need no parameters.
-fn bulk_kinds() -> String {
-    let bulk = EventKind::ALL.iter().filter(|kind| kind.is_bulk());
-    bulk.map(|kind| format!("'{}'", kind.as_str())).collect::<Vec<_>>().join(", ")
-}
-
-fn oldest(connection: &Connection) -> Result<i64, StoreError> {
-    let oldest: Option<i64> =
-        connection.prepare_cached("SELECT min(seq) FROM events")?.query_row([], |row| row.get(0))?;
-    Ok(match oldest {
-        Some(oldest) => oldest,
-        None => connection
-            .prepare_cached("SELECT value FROM meta WHERE key = 'next_seq'")?
-            .query_row([], |row| row.get(0))?,
-    })
-}
-
-/// Collects events until the page is full, by count or by size; at least one if there is one.
-fn bounded(
-    connection: &Connection,
-    sql: &str,
-    values: impl rusqlite::Params,
-) -> Result<Vec<LoggedEvent>, StoreError> {
-    let mut statement = connection.prepare_cached(sql)?;
-    let mut found = statement.query(values)?;
-    let (mut events, mut bytes) = (Vec::new(), 0);
-    while let Some(row) = found.next()? {
-        let data: String = row.get(4)?;
-        bytes += data.len();
-        if bytes > MAX_PAGE_BYTES && !events.is_empty() {
-            break;
-        }
-        events.push(LoggedEvent {
-            seq: u64::try_from(row.get::<_, i64>(0)?).unwrap_or(0),
-            session: text_id(row, 1)?,
-            at: Time::from_millis(row.get(2)?),
-            kind: row.get(3)?,
-            data: Json::trusted(data),
-        });
-    }
-    Ok(events)
+pub(super) fn session_key(connection: &Connection, id: SessionId) -> Result<Option<i64>, StoreError> {
+    let mut select = connection.prepare_cached("SELECT key FROM sessions WHERE id = ?1")?;
+    Ok(select.query_row([id.to_string()], |row| row.get(0)).optional()?)
 }
 
 pub(super) fn text_id<T: FromStr>(row: &Row<'_>, column: usize) -> Result<T, StoreError> {

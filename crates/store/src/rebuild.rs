@@ -10,8 +10,9 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::path::Path;
 
 use rusqlite::types::Value;
-use rusqlite::{Connection, Params, params_from_iter};
+use rusqlite::{Connection, Params};
 
+use super::log::bulk_kinds;
 use super::read::rows;
 use super::{StoreError, projection, schema};
 use intercom_types::{
@@ -155,15 +156,14 @@ impl LogReplay {
         connection: &Connection,
         progress: &mut dyn FnMut(RebuildProgress),
     ) -> Result<(), StoreError> {
-        let bulk = EventKind::ALL.iter().filter(|kind| kind.is_bulk()).map(|kind| kind.as_str());
-        let bulk: Vec<&str> = bulk.collect();
-        let marks = vec!["?"; bulk.len()].join(", ");
-        let those =
-            format!("FROM main.events WHERE kind NOT IN ({marks}) AND session IN (SELECT key FROM sessions)");
-        let total = count(connection, &format!("SELECT count(*) {those}"), params_from_iter(&bulk))?;
+        let those = format!(
+            "FROM main.events WHERE kind NOT IN ({}) AND session IN (SELECT key FROM sessions)",
+            bulk_kinds()
+        );
+        let total = count(connection, &format!("SELECT count(*) {those}"), [])?;
         let mut select =
             connection.prepare(&format!("SELECT seq, session, at, kind, data {those} ORDER BY seq"))?;
-        let mut events = select.query(params_from_iter(&bulk))?;
+        let mut events = select.query([])?;
         while let Some(row) = events.next()? {
             let (seq, session): (i64, i64) = (row.get(0)?, row.get(1)?);
             let (kind, data): (String, String) = (row.get(3)?, row.get(4)?);

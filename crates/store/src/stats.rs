@@ -11,7 +11,7 @@ use std::time::Duration;
 
 use rusqlite::{Connection, OptionalExtension, params};
 
-use super::read::rows;
+use super::read::{rows, session_key};
 use super::{Store, StoreError};
 use intercom_types::{NewEvent, SessionId, Time};
 
@@ -139,11 +139,6 @@ fn waits_sql(only: &str) -> String {
         FROM questions INDEXED BY questions_pending WHERE status = 'pending'{only}
         ORDER BY 2 DESC LIMIT ?2"
     )
-}
-
-fn session_key(connection: &Connection, id: SessionId) -> Result<Option<i64>, StoreError> {
-    let mut select = connection.prepare_cached("SELECT key FROM sessions WHERE id = ?1")?;
-    Ok(select.query_row([id.to_string()], |row| row.get(0)).optional()?)
 }
 
 /// Counts the events of one write.

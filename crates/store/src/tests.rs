@@ -23,7 +23,7 @@ fn db() -> Db {
     Db { store, dir }
 }
 
-fn record(id: SessionId) -> SessionRecord {
+pub(super) fn record(id: SessionId) -> SessionRecord {
     SessionRecord {
         id,
         name: None,
@@ -53,7 +53,7 @@ fn record(id: SessionId) -> SessionRecord {
     }
 }
 
-fn write(session: SessionId) -> SessionWrite {
+pub(super) fn write(session: SessionId) -> SessionWrite {
     SessionWrite {
         session,
         generation: 1,

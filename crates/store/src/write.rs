@@ -1,9 +1,17 @@
 //! One session's share of a transaction.
 
-use rusqlite::{Connection, OptionalExtension, named_params, params};
+use rusqlite::{Connection, named_params, params};
 
+use super::blocks::PlainBlocks;
+use super::read::session_key;
 use super::{StoreError, audit, projection, stats};
 use intercom_types::{EventKind, Json, NewAuditRow, NewEvent, SessionId, SessionRecord, Time};
+
+/// The number of bulk events from which on a write stores them as a block. Below it rows are about as fast, and a page of
+/// 500 events meets at most 16 blocks that are not packed.
+const MIN_BLOCK: usize = 32;
+/// The size of a block's data that costs a transaction as much as a row.
+const BYTES_OF_A_ROW: usize = 1024;
 
 /// Changes of one session that are committed together.
 #[derive(Debug)]
@@ -61,7 +69,7 @@ impl SessionWrite {
     pub(super) fn apply(&self, connection: &Connection, next: &mut u64) -> Result<(), StoreError> {
         let begins = (self.generation == 1 || self.adopts)
             && self.snapshot.as_ref().is_some_and(|snapshot| snapshot.launch.is_some());
-        let known = self.key(connection)?;
+        let known = session_key(connection, self.session)?;
         if known.is_none() && !begins {
             return Err(StoreError::Removed);
         }
@@ -70,18 +78,13 @@ impl SessionWrite {
         }
         let key = match known {
             Some(key) => key,
-            None => self.key(connection)?.ok_or(StoreError::Removed)?,
+            None => session_key(connection, self.session)?.ok_or(StoreError::Removed)?,
         };
         self.append(connection, key, next)?;
         for outgoing in &self.outgoing {
             outgoing.apply(connection, key, self.generation)?;
         }
         Ok(())
-    }
-
-    fn key(&self, connection: &Connection) -> Result<Option<i64>, StoreError> {
-        let mut select = connection.prepare_cached("SELECT key FROM sessions WHERE id = ?1")?;
-        Ok(select.query_row([self.session.to_string()], |row| row.get(0)).optional()?)
     }
 
     /// Converts an event to its audit row, under the name of the person who acted.
@@ -95,32 +98,62 @@ impl SessionWrite {
         }
     }
 
+    /// Returns the number of its events of bulk kinds.
+    fn bulk_events(&self) -> usize {
+        self.events.iter().filter(|new| is_bulk(new)).count()
+    }
+
+    /// Returns its approximate cost in a transaction, in rows.
+    pub(super) fn cost(&self) -> usize {
+        let bulk = self.bulk_events();
+        let others = 1 + self.events.len() - bulk;
+        if bulk < MIN_BLOCK {
+            return others + bulk;
+        }
+        let bytes: usize =
+            self.events.iter().filter(|new| is_bulk(new)).map(|new| new.event.size_hint()).sum();
+        others + 1 + bytes / BYTES_OF_A_ROW
+    }
+
     fn append(&self, connection: &Connection, key: i64, next: &mut u64) -> Result<(), StoreError> {
+        let in_block = self.bulk_events() >= MIN_BLOCK;
         let mut insert = connection.prepare_cached("INSERT INTO events VALUES (?1, ?2, ?3, ?4, ?5)")?;
+        let mut blocks = PlainBlocks::new(connection, key);
         let mut bytes = 0;
         for new in &self.events {
-            // Before the event is logged: an event that comes too late is not recorded.
-            projection::apply(connection, key, new.at, &new.event)?;
             let seq = i64::try_from(*next).unwrap_or(i64::MAX);
             let data = new.event.data();
-            insert.execute(params![seq, key, new.at.millis(), new.event.name(), data])?;
+            if is_bulk(new) && in_block {
+                blocks.push(seq, new.at.millis(), new.event.name(), &data)?;
+            } else {
+                // Before the event is logged: an event that comes too late is not recorded.
+                projection::apply(connection, key, new.at, &new.event)?;
+                insert.execute(params![seq, key, new.at.millis(), new.event.name(), data])?;
+                if new.event.kind().is_some_and(EventKind::is_audited) {
+                    audit::append(connection, &self.audited(new, &data))?;
+                }
+            }
             bytes += data.len();
             *next += 1;
-            if new.event.kind().is_some_and(EventKind::is_audited) {
-                audit::append(connection, &self.audited(new, &data))?;
-            }
         }
+        blocks.finish()?;
         stats::count(connection, key, &self.events)?;
         if bytes > 0 || self.consumed.is_some() {
             let consumed = self.consumed.map(|offset| i64::try_from(offset).unwrap_or(i64::MAX));
+            let last_event_at = self.events.last().map(|new| new.at.millis());
             connection
                 .prepare_cached(
-                    "UPDATE sessions SET bytes = bytes + ?2, consumed = coalesce(?3, consumed) WHERE key = ?1",
+                    "UPDATE sessions SET bytes = bytes + ?2, consumed = coalesce(?3, consumed),
+                         last_event_at = coalesce(?4, last_event_at) WHERE key = ?1",
                 )?
-                .execute(params![key, i64::try_from(bytes).unwrap_or(i64::MAX), consumed])?;
+                .execute(params![key, i64::try_from(bytes).unwrap_or(i64::MAX), consumed, last_event_at])?;
         }
         Ok(())
     }
+}
+
+fn is_bulk(new: &NewEvent) -> bool {
+    new.event.kind().is_some_and(EventKind::is_bulk)
 }
 
 impl SessionSnapshot {

@@ -17,7 +17,7 @@
 //! request has one. So the queues are bounded by the number of callers, and `push` never has to wait or refuse. Taking
 //! jobs in order is therefore also fair: no caller can queue twice.
 //!
-//! Order: the urgent queue is emptied first, and a group has at most [`MAX_ROWS`] rows, so an urgent job waits for at
+//! Order: the urgent queue is emptied first, and a group costs at most [`MAX_COST`], so an urgent job waits for at
 //! most one group of bulk output. Within a session, order is kept because its next job exists only after the answer to
 //! the previous one. Sequence numbers are assigned inside of the transaction, so they are gapless and in commit order.
 //!
@@ -42,13 +42,14 @@ use super::{Store, StoreError};
 use crate::bus::Bell;
 use intercom_types::{SessionId, Time};
 
-/// The maximum number of rows in one transaction, so that an urgent write never waits for long. A single write may
-/// exceed it.
-const MAX_ROWS: usize = 2000;
+/// The maximum cost of one transaction, in rows, so that an urgent write never waits for long. A single write may exceed
+/// it.
+const MAX_COST: usize = 2000;
 
 /// A unit of work inside of a transaction, which receives its result after the commit.
 trait WriterJob: Send {
-    fn rows(&self) -> usize;
+    /// Returns its approximate cost, in rows.
+    fn cost(&self) -> usize;
     fn run(&mut self, connection: &Connection, seq: &mut u64) -> Result<(), StoreError>;
     fn done(self: Box<Self>, result: Result<(), StoreError>);
 
@@ -145,8 +146,8 @@ impl StoreWriter {
 
     pub(super) async fn write(&self, write: Arc<SessionWrite>) -> Result<(), StoreError> {
         let (reply, answer) = oneshot::channel();
-        let urgent = write.urgent;
-        self.push(Box::new(SessionJob { write, reply }), urgent)?;
+        let (urgent, cost) = (write.urgent, write.cost());
+        self.push(Box::new(SessionJob { write, cost, reply }), urgent)?;
         answer.await.unwrap_or(Err(StoreError::Closed))
     }
 
@@ -183,19 +184,31 @@ impl Store {
         F: FnOnce(&Connection) -> Result<T, StoreError> + Send + 'static,
     {
         let (reply, answer) = oneshot::channel();
-        self.writer.push(Box::new(TaskJob { task: Some(task), value: None, reply }), true)?;
+        self.writer.push(Box::new(TaskJob { task: Some(task), value: None, cost: 1, reply }), true)?;
+        answer.await.unwrap_or(Err(StoreError::Closed))
+    }
+
+    /// Runs the transaction of a background task, which has no priority, in the same way.
+    pub(super) async fn transact_later<T, F>(&self, cost: usize, task: F) -> Result<T, StoreError>
+    where
+        T: Send + 'static,
+        F: FnOnce(&Connection) -> Result<T, StoreError> + Send + 'static,
+    {
+        let (reply, answer) = oneshot::channel();
+        self.writer.push(Box::new(TaskJob { task: Some(task), value: None, cost, reply }), false)?;
         answer.await.unwrap_or(Err(StoreError::Closed))
     }
 }
 
 struct SessionJob {
     write: Arc<SessionWrite>,
+    cost: usize,
     reply: oneshot::Sender<Result<(), StoreError>>,
 }
 
 impl WriterJob for SessionJob {
-    fn rows(&self) -> usize {
-        self.write.events.len() + 1
+    fn cost(&self) -> usize {
+        self.cost
     }
 
     fn run(&mut self, connection: &Connection, seq: &mut u64) -> Result<(), StoreError> {
@@ -218,6 +231,7 @@ impl WriterJob for SessionJob {
 struct TaskJob<T, F> {
     task: Option<F>,
     value: Option<T>,
+    cost: usize,
     reply: oneshot::Sender<Result<T, StoreError>>,
 }
 
@@ -226,8 +240,8 @@ where
     T: Send,
     F: FnOnce(&Connection) -> Result<T, StoreError> + Send,
 {
-    fn rows(&self) -> usize {
-        1
+    fn cost(&self) -> usize {
+        self.cost
     }
 
     fn run(&mut self, connection: &Connection, _: &mut u64) -> Result<(), StoreError> {
@@ -253,7 +267,7 @@ fn run(
     failure: &watch::Sender<Option<String>>,
 ) {
     while let Some(jobs) = take(shared) {
-        let rows = jobs.iter().map(|job| job.rows()).sum();
+        let cost = jobs.iter().map(|job| job.cost()).sum();
         match commit(&mut connection, next, jobs, &witnesses.check) {
             Ok(CommitResult { next: after, finished, head }) => {
                 witnesses.committed(head);
@@ -282,7 +296,7 @@ fn run(
                     }
                     job.done(result);
                 }
-                checkpoints.committed(rows);
+                checkpoints.committed(cost);
             }
             Err((error, jobs)) => {
                 // Once per failure at this level: sessions keep retrying, and the log may be on the same disk.
@@ -313,12 +327,12 @@ fn probe(connection: &Connection) -> Result<(), StoreError> {
 fn take(shared: &WriterShared) -> Option<Vec<Box<dyn WriterJob>>> {
     let mut queues = shared.queues();
     loop {
-        let (mut jobs, mut rows) = (Vec::new(), 0);
+        let (mut jobs, mut cost) = (Vec::new(), 0);
         // Urgent jobs first. The bound keeps the group short, so that an urgent job that arrives now waits for one
         // commit only.
-        while rows < MAX_ROWS {
+        while cost < MAX_COST {
             let Some(job) = queues.urgent.pop_front().or_else(|| queues.normal.pop_front()) else { break };
-            rows += job.rows();
+            cost += job.cost();
             jobs.push(job);
         }
         if !jobs.is_empty() {

@@ -50,6 +50,9 @@ pub use stall::{
 pub use turn::{Interrupted, MessageUndelivered, Nudged, TurnEnded, TurnStarted};
 pub use update::{AgentUpdate, MessageChunk, PlanStep, Speaker};
 
+/// The assumed size of a payload that is not a raw message.
+const SMALL_PAYLOAD: usize = 256;
+
 /// Declares every kind of event: its variant, its payload, and its name in the log.
 macro_rules! events {
     ($($(#[$doc:meta])* $variant:ident($payload:ty) = $name:literal,)*) => {
@@ -315,6 +318,20 @@ impl Event {
             | Self::AgentSessions(RawMessage(json))
             | Self::Other { data: json, .. } => Cow::Borrowed(json.as_str()),
             event => Cow::Owned(event.serialized().expect("payloads have string keys and no odd floats")),
+        }
+    }
+}
+
+impl Event {
+    /// Returns the size of the payload's JSON, or an estimate of it: raw messages are measured, others are small.
+    pub fn size_hint(&self) -> usize {
+        match self {
+            Self::Status(RawMessage(json))
+            | Self::Heartbeat(RawMessage(json))
+            | Self::Update(RawMessage(json))
+            | Self::AgentSessions(RawMessage(json))
+            | Self::Other { data: json, .. } => json.as_str().len(),
+            _ => SMALL_PAYLOAD,
         }
     }
 }

@@ -31,8 +31,18 @@ pub struct HealthDetails {
     #[serde(default)]
     #[schemars(!default)]
     pub quarantined_lines: u64,
+    /// The migration of a log of an earlier release, which runs beside everything else; absent when it is complete.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub log_migration: Option<LogMigration>,
     /// The caller's name and role.
     pub you: HealthCaller,
+}
+
+/// The progress of a migration, in events.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+pub struct LogMigration {
+    pub done: u64,
+    pub total: u64,
 }
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]

@@ -69,7 +69,7 @@ pub use duration::parse_duration;
 pub use error::{ErrorAttachment, ErrorBody, ErrorDetail};
 pub use event::{Event, EventKind, LoggedEvent, NewEvent};
 pub use failure::{Failure, FailureKind, NOT_STARTED};
-pub use health::{Health, HealthCaller, HealthDetails, SessionCounts};
+pub use health::{Health, HealthCaller, HealthDetails, LogMigration, SessionCounts};
 pub use host_call::{HostCall, HostCallReply, HostCallRequest, TerminalOperation};
 pub use id::{ClearanceId, GrantId, PromptId, QuestionId, SessionId, TokenId, TurnId, WebSessionId};
 pub use json::{Json, RequestId};

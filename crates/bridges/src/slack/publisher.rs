@@ -248,7 +248,7 @@ impl CardPublisher {
         let last = events.last().map_or(state.position, |event| event.seq);
         let mut updates = Vec::new();
         for event in events {
-            state.bells.entry(event.session).or_insert_with(|| self.log.listen_to(event.session));
+            state.bells.entry(event.session).or_insert_with(|| self.log.listen_to(Some(event.session)));
             state.apply_landmark(event, &mut updates);
         }
         // People wait for requests, and a summary of a turn has to read the turn first.
@@ -340,7 +340,7 @@ impl CardPublisher {
         }
         for session in self.log.live_sessions().await {
             state.stale.insert(session.id);
-            state.bells.entry(session.id).or_insert_with(|| self.log.listen_to(session.id));
+            state.bells.entry(session.id).or_insert_with(|| self.log.listen_to(Some(session.id)));
         }
         for clearance in self.access.pending_clearances(None).await? {
             if !open.contains(&*clearance.id) {

@@ -37,6 +37,7 @@ impl Operations {
                 last_seq: self.bell().listen().newest(),
                 warnings: self.warnings().await?,
                 quarantined_lines: quarantined_lines(),
+                log_migration: self.store().packing_progress().await?,
                 you: HealthCaller {
                     name: caller.name.clone(),
                     role: caller.role.to_string(),
@@ -80,6 +81,9 @@ impl Operations {
             format!("intercom failed at {count} commands and took them back; please report this bug with the daemon's log")
         });
         let audit = audit.into_iter().map(|warning| format!("audit: {warning}"));
-        Ok(read_only.into_iter().chain(failed).chain(audit).collect())
+        let damaged = self.store().damaged_blocks().into_iter().map(|(first, last)| {
+            format!("the log is damaged: some of the events {first} to {last} cannot be read, all others can; restore a backup to have them")
+        });
+        Ok(read_only.into_iter().chain(failed).chain(audit).chain(damaged).collect())
     }
 }

@@ -157,7 +157,7 @@ impl LogReader {
     }
 
     /// Listens to one session, or to all.
-    pub(super) fn listen_to(&self, session: Option<SessionId>) -> BellListener {
+    pub fn listen_to(&self, session: Option<SessionId>) -> BellListener {
         session.map_or_else(|| self.bell.listen(), |session| self.bell.listen_to(session))
     }
 

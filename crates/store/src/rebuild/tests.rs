@@ -16,6 +16,7 @@ fn stored(statements: &str) -> (tempfile::TempDir, std::path::PathBuf) {
 #[test]
 fn the_rows_of_an_earlier_release_are_what_its_log_makes_of_them() {
     let (_dir, path) = stored(SCHEMA_10);
+    drop(schema::open(&path).unwrap());
     let mut reported = Vec::new();
     let mut report = |progress: RebuildProgress| reported.push((progress.events, progress.total));
     let found = rebuild_ledger(&path, RebuildMode::Compare, &mut report).unwrap();
