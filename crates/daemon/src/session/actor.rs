@@ -52,16 +52,14 @@ use tokio::sync::{oneshot, watch};
 use tokio_util::sync::CancellationToken;
 use tracing::Instrument;
 
-use super::commit::{self, AfterCommit, MessageEncoder, StepSettings};
+use super::commit::{self, AfterCommit, MessageEncoder};
 use super::handle::{CommandError, DeliverySender, Mailbox, SessionCommand, SessionHandle, StopOutcome};
 use super::stall::WatchPolicy;
-use super::state::{AgentExit, CommandRefusal, RequestAssessor, SessionInput, SessionState, StepEffect};
+use super::state::{AgentExit, CommandRefusal, SessionInput, SessionState, StepEffect};
 use intercom_failpoint as failpoint;
-use intercom_host::{AgentProcess, ProcessActivity, ProcessEvent, ProcessSpec, RuntimeDir, StopLadder};
+use intercom_host::{AgentProcess, ProcessActivity, ProcessEvent, StopLadder};
 use intercom_store::{OutgoingChange, SessionWrite, Store, StoreError};
 use intercom_types::{AgentCommand, ClearanceRequest, Delivery, StopMode, Time, agent};
-use intercom_wire::driver::Driver;
-use intercom_wire::framing::Framer;
 
 mod ahead;
 mod command;
@@ -69,6 +67,7 @@ mod host_calls;
 mod life;
 mod mailbox;
 mod output;
+mod plan;
 mod reassess;
 mod rejections;
 mod terminals;
@@ -85,76 +84,6 @@ const LOOK_AT_CLOCK: Duration = Duration::from_secs(30);
 /// The first delay before a failed write is retried; it doubles up to `RETRY_LAST`.
 const RETRY_FIRST: Duration = Duration::from_millis(50);
 const RETRY_LAST: Duration = Duration::from_secs(2);
-
-/// The plan to start this session's process and to talk to it.
-pub(crate) struct ProcessPlan {
-    pub(crate) spec: Result<ProcessSpec, String>,
-    pub(crate) runtime_dir: RuntimeDir,
-    pub(crate) framer: Framer,
-    pub(crate) driver: Driver,
-    pub(crate) ladder: StopLadder,
-    pub(crate) assessor: Arc<dyn RequestAssessor>,
-    pub(crate) startup_timeout: Duration,
-    /// The description from which the session is started again later, in the supervisor's format.
-    pub(crate) launch: String,
-    /// A hash of the agent's command line.
-    pub(crate) command_fingerprint: String,
-    /// True if the session is resumed after a restart of the machine.
-    pub(crate) resume_after_reboot: bool,
-    /// Returns the plan for the generation with this number.
-    pub(crate) next_plan: Arc<dyn Fn(u32) -> ProcessPlan + Send + Sync>,
-}
-
-impl ProcessPlan {
-    fn step_settings<'a>(
-        &'a self,
-        now: Time,
-        watch_policy: &'a WatchPolicy,
-        spent_elsewhere: u64,
-    ) -> StepSettings<'a> {
-        let (startup, command_fingerprint) = (self.startup_timeout, self.command_fingerprint.as_str());
-        StepSettings { now, watch_policy, startup, command_fingerprint, spent_elsewhere }
-    }
-}
-
-impl std::fmt::Debug for ProcessPlan {
-    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        f.debug_struct("ProcessPlan").field("spec", &self.spec).finish_non_exhaustive()
-    }
-}
-
-/// The ways in which a session's task begins.
-#[derive(Debug)]
-pub(crate) enum TaskBeginning {
-    /// A launch or a resume.
-    New(SessionInput),
-    /// A process that an earlier daemon started and that still runs, or whose end was found.
-    Found(Box<FoundProcess>),
-    /// A process that an earlier daemon started and that cannot be found any more, with the reason.
-    Lost(String),
-    /// No process: the session waits for a restart or for its first prompt.
-    Resting,
-}
-
-/// A process that was found, and the extent of the log.
-#[derive(Debug)]
-pub(crate) struct FoundProcess {
-    pub(crate) process: AgentProcess,
-    pub(crate) consumed: u64,
-    /// Messages that were recorded and whose arrival is not known.
-    pub(crate) outbox: Vec<(u64, Vec<u8>)>,
-}
-
-/// The reasons why a session does not run after its start.
-#[derive(Debug, thiserror::Error)]
-pub(crate) enum StartError {
-    #[error("{0}")]
-    SpawnFailed(String),
-    #[error("the daemon is stopping")]
-    Closing,
-    #[error(transparent)]
-    Command(#[from] CommandError),
-}
 
 /// Sleeps until `at` by the wall clock, because people are shown times of day; never returns without one.
 async fn until(at: Option<Time>) {
@@ -175,6 +104,7 @@ fn encoder(plan: &mut ProcessPlan) -> MessageEncoder<'_> {
 
 pub(crate) use command::failed_commands;
 pub(crate) use output::quarantined_lines;
+pub(crate) use plan::{FoundProcess, ProcessPlan, StartError, TaskBeginning};
 
 pub(crate) type StartReceiver = oneshot::Receiver<Result<(), StartError>>;
 

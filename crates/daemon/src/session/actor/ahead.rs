@@ -36,8 +36,8 @@ pub(super) struct DecodedBatch {
 }
 
 impl DecodedBatch {
-    pub(super) fn new(before: StepCheckpoint, effects: Vec<StepEffect>) -> Self {
-        Self { before, lines: Vec::new(), effects, means_something: false, end: 0 }
+    pub(super) fn new(before: StepCheckpoint, effects: Vec<StepEffect>) -> Box<Self> {
+        Box::new(Self { before, lines: Vec::new(), effects, means_something: false, end: 0 })
     }
 }
 
@@ -49,7 +49,7 @@ impl SessionActor {
         }
     }
 
-    fn give_back(&mut self, batch: DecodedBatch) {
+    fn give_back(&mut self, batch: Box<DecodedBatch>) {
         debug_assert!(self.output.given_back.is_empty(), "lines are cut from there first");
         self.go_back_to(batch.before);
         self.output.given_back = batch.lines;
@@ -110,18 +110,13 @@ impl SessionActor {
             self.step_lines(&lines, LineHandling::Normal, Assessing::Later, &mut batch.effects).await;
         batch.lines.extend(lines);
         failpoint::visit("output.ahead");
-        match stepped {
-            Ok(means_something) => {
-                batch.means_something |= means_something;
-                batch.end = self.output.cut;
-                self.output.ahead = Some(batch);
-                true
-            }
-            // In turn, a panic is contained line by line.
-            Err(_) => {
-                self.give_back(batch);
-                false
-            }
-        }
+        let Ok(means_something) = stepped else {
+            self.give_back(batch); // in turn, a panic is contained line by line
+            return false;
+        };
+        batch.means_something |= means_something;
+        batch.end = self.output.cut;
+        self.output.ahead = Some(batch);
+        true
     }
 }

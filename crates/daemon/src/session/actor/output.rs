@@ -98,7 +98,7 @@ pub(super) struct OutputCursor {
     /// Lines whose events were given up before they were recorded; they precede `buf`.
     pub(super) given_back: Vec<OutputLine>,
     /// The next batch, decoded while the one before was committed.
-    pub(super) ahead: Option<DecodedBatch>,
+    pub(super) ahead: Option<Box<DecodedBatch>>,
     /// The offset up to which output was cut into lines.
     pub(super) cut: u64,
     /// The offset up to which whole messages were read and stepped. Behind `cut` while there is a batch ahead.
@@ -167,7 +167,7 @@ impl SessionActor {
     }
 
     /// Decodes and steps the next batch. `None` if its lines had to be recorded one by one.
-    async fn decode_batch(&mut self) -> Option<DecodedBatch> {
+    async fn decode_batch(&mut self) -> Option<Box<DecodedBatch>> {
         let lines = self.cut_lines(BATCH_ROWS);
         self.decode_lines(lines, self.output.cut).await
     }
@@ -180,7 +180,7 @@ impl SessionActor {
         }
     }
 
-    async fn decode_lines(&mut self, lines: Vec<OutputLine>, end: u64) -> Option<DecodedBatch> {
+    async fn decode_lines(&mut self, lines: Vec<OutputLine>, end: u64) -> Option<Box<DecodedBatch>> {
         // One copy per batch contains a panic; without batches there would be one per line.
         let mut batch = DecodedBatch::new(self.checkpoint(), self.unrecorded.clone());
         match self.step_lines(&lines, LineHandling::Normal, Assessing::InTurn, &mut batch.effects).await {
@@ -196,7 +196,7 @@ impl SessionActor {
                 );
                 self.go_back_to(batch.before);
                 for line in lines {
-                    self.digest_one(line).await;
+                    Box::pin(self.digest_one(line)).await; // boxed, because it is rare and large
                 }
                 self.output.consumed = end;
                 None
@@ -232,7 +232,7 @@ impl SessionActor {
         line: &[OutputLine; 1],
         before: &StepCheckpoint,
         handling: LineHandling<'_>,
-    ) -> Result<DecodedBatch, StepFailure> {
+    ) -> Result<Box<DecodedBatch>, StepFailure> {
         let mut batch = DecodedBatch::new(before.clone(), self.unrecorded.clone());
         batch.means_something =
             self.step_lines(line, handling, Assessing::InTurn, &mut batch.effects).await?;
@@ -258,8 +258,8 @@ impl SessionActor {
         effects: &mut Vec<StepEffect>,
     ) -> Result<bool, StepFailure> {
         // Unwind safe: the caller restores state and driver and drops the effects, and nothing else is touched.
-        AssertUnwindSafe(self.step_each(lines, handling, assessing, effects))
-            .catch_unwind()
+        // Boxed: otherwise each session would hold the memory of a step all the time.
+        Box::pin(AssertUnwindSafe(self.step_each(lines, handling, assessing, effects)).catch_unwind())
             .await
             .unwrap_or_else(|panic| Err(StepFailure::Panic(cause_of(&*panic))))
     }
@@ -327,14 +327,14 @@ impl SessionActor {
     }
 
     /// Moves the position in the output behind a batch. `None` if it has no events.
-    fn take_events(&mut self, batch: DecodedBatch) -> Option<(Vec<StepEffect>, u64)> {
+    fn take_events(&mut self, batch: Box<DecodedBatch>) -> Option<(Vec<StepEffect>, u64)> {
         self.output.consumed = batch.end;
         batch.means_something.then_some((batch.effects, batch.end))
     }
 
     /// Records the events of a batch. If there are none, the offset behind its blank lines is recorded with the next
     /// write.
-    async fn record(&mut self, batch: DecodedBatch, meanwhile: WhileWriting) {
+    async fn record(&mut self, batch: Box<DecodedBatch>, meanwhile: WhileWriting) {
         let Some((effects, end)) = self.take_events(batch) else { return };
         self.warn(&effects);
         // Only called when there is something to write: it takes all changes since the last write with it.
@@ -345,9 +345,9 @@ impl SessionActor {
         // Acknowledgements follow a message, and they would undo what is decoded before them.
         let is_bulk = !write.urgent && todo.is_empty();
         if meanwhile == WhileWriting::DecodeAhead && is_bulk {
-            self.commit_and_decode(write, end).await;
+            Box::pin(self.commit_and_decode(write, end)).await; // boxed, as a commit, for the same reason as a step
         } else {
-            self.commit(write, todo, Some(end)).await;
+            Box::pin(self.commit(write, todo, Some(end))).await;
         }
         failpoint::visit("output.committed");
     }
