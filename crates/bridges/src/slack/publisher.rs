@@ -296,6 +296,7 @@ impl CardPublisher {
         let mut returned = HashMap::new();
         for one in updates {
             let CardUpdate::TurnOver(turn) = one else { continue };
+            // A pass has its reader. Only the summary waits for the pass; requests of the batch are published already.
             if turn.reader.is_none()
                 && let Some(done) = pass.join_next().await
             {
@@ -386,6 +387,7 @@ impl CardPublisher {
         if messages.is_empty() && position.is_none() {
             return Ok(());
         }
+        // Announced only if there can be a claim: the sender waits for announced ones before it plans.
         let claims = messages.iter().any(|message| message.upsert_rule == UpsertRule::Claim);
         let announced = claims.then(|| self.claims.announce());
         let (changed, claimed) = match self.store.slack_upsert(messages, position).await {
@@ -393,6 +395,7 @@ impl CardPublisher {
             Err(error) => (Err(error), Vec::new()),
         };
         let others = changed.as_ref().is_ok_and(|changed| *changed > claimed.len());
+        // Delivered also after a failure, then empty: the sender would wait for ever otherwise.
         if let Some(announced) = announced {
             announced.deliver(claimed).await;
         }
@@ -416,6 +419,7 @@ impl CardPublisher {
         if escalates {
             state.escalated_at = Some(Instant::now());
         }
+        // Landmarks up to here are published: a pass that read further would take the end of a turn for a part of it.
         let (this, last) = (Arc::clone(self), state.position);
         pass.spawn(async move { this.run_pass(items, escalates, last).await });
     }

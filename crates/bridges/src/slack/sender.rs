@@ -17,9 +17,8 @@
 //! a new connection to Slack (which ends all backoff), or the time that the plan names. Order within a thread, rate
 //! limits, backoff and outages are rules of the outbox, which is pure and tested against a model.
 //!
-//! *Claims.* A new card that nothing in its thread precedes comes from the publisher as a claim: stored, marked as tried,
-//! and read. If the outbox admits it, it is posted without another access to the store, on connections on which no edit
-//! is ahead of it. If not, the mark is removed, and it waits like any other row.
+//! *Claims.* A new card comes from the publisher as a claim: stored, marked as tried, and read. If the outbox admits it,
+//! it is posted at once, on connections without edits; if not, the mark is removed and it waits like any other row.
 //!
 //! *Versions.* An attempt sends the content that it read, and records that version. If the publisher changes the row
 //! meanwhile, `sent` stays behind `version` and the row is planned again, as an edit. So a message that changes faster
@@ -206,6 +205,7 @@ impl MessageSender {
     ) {
         for post in claimed {
             let row = OutboxRow::from(post.message.clone());
+            // By the rules for all rows: neither rate limits nor an outage make an exception for claims.
             if let Some(attempt) = outbox.plan(std::slice::from_ref(&row), Instant::now()).send.pop() {
                 self.begin(attempt, Some(post), tasks);
                 continue;
@@ -221,8 +221,7 @@ impl MessageSender {
         let (message, sent) = if let Some(ClaimedPost { mut message, root }) = claimed {
             // The mark is this attempt's own: there is no earlier one to search for.
             message.tried = None;
-            let sent = self.send_claim(&message, root.as_deref()).await;
-            (message, sent)
+            (message.clone(), self.send_claim(&message, root.as_deref()).await)
         } else {
             let message = match self.store.slack_message(key.to_owned()).await {
                 Ok(Some(message)) => message,

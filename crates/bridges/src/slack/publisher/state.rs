@@ -140,6 +140,7 @@ impl PublisherState {
         for PassItem { id, reader, .. } in rendered.into_iter().chain(failed) {
             self.talking.remove(&id);
             match self.turns.entry(id) {
+                // Its turn has ended meanwhile, and the next one has a reader of its own.
                 Entry::Occupied(_) => {
                     ended.insert(id, reader);
                 }
@@ -151,6 +152,7 @@ impl PublisherState {
                 }
             }
         }
+        // Last: the loop above has put their readers back.
         for id in over {
             self.forget(id);
         }

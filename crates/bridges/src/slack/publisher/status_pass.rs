@@ -42,6 +42,7 @@ impl CardPublisher {
                     messages.extend(rendered);
                     pass.rendered.push(item);
                 }
+                // Its reader is returned as well: what it has read so far is not read again.
                 Err(error) => {
                     tracing::warn!(%error, "a status card cannot be rendered; retrying");
                     pass.failed.push(item);

@@ -54,6 +54,7 @@ impl TurnReader {
     /// Reads the session's events up to `last`, which is one of them if the turn is `over`.
     pub(super) async fn read(&mut self, log: &LogReader, last: u64, over: bool) -> Result<(), StoreError> {
         let (events, complete) = self.new_events(log, last, over).await?;
+        // Pieces from both sides of a gap must not be joined: neither as text nor when secrets are looked for.
         if !complete {
             self.turn.skip();
             self.log = ViewerLog::default();
@@ -62,6 +63,7 @@ impl TurnReader {
         for event in events {
             let seq = event.seq;
             self.log.push(log, event, &mut shown).await?;
+            // After each one: a read that fails goes on behind it, and no event is counted twice.
             self.seen = Some(seq);
             for event in shown.drain(..) {
                 self.turn.apply_event(event.seq, &event.event(), &mut self.full);
@@ -90,6 +92,7 @@ impl TurnReader {
                 return Ok((page, true));
             }
         }
+        // From the end, because the newest events are what cards show, and there may be very many before them.
         let (mut pages, mut before, mut complete) = (VecDeque::new(), last.saturating_add(1), false);
         while pages.len() < MAX_PAGES && !complete {
             let mut page = log.events_before(before, self.session, PAGE).await?;
