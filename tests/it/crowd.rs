@@ -131,7 +131,7 @@ fn a_revoked_token_ends_the_streams_of_its_owner_only() {
     let (ana, ben) = (token(&daemon, "ana", "operator"), token(&daemon, "ben", "operator"));
     let path = format!("/api/v1/events?after={}", last_seq(&daemon));
     let open = |token: &str| -> Vec<Events> {
-        (0..10).map(|_| Events::open(&place(&address, token), &path, &[])).collect()
+        (0..10).map(|_| Events::open(place(&address, token), &path, &[])).collect()
     };
     let (anas, mut bens) = (open(&ana), open(&ben));
     let session = daemon.run(&["status:here", "serve"]);
