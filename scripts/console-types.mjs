@@ -1,7 +1,7 @@
-// The console's types, from the published schemas: assets/types/{api,events}.d.ts.
+// Generates the console's types, assets/types/{api,events}.d.ts, from the published schemas.
 //
 //   node scripts/console-types.mjs             writes them; scripts/schemas writes the schemas first
-//   node scripts/console-types.mjs --check     fails if they are not what the schemas say
+//   node scripts/console-types.mjs --check     fails if they differ from the schemas
 
 import { readFileSync, writeFileSync } from "node:fs";
 

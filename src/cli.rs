@@ -82,12 +82,11 @@ use intercom_types::text::shell_word;
 
 /// Hosts headless coding agents and connects them to the people who run them.
 #[derive(Debug, Parser)]
-#[command(version, max_term_width = 100, after_help = AFTER_HELP)]
+#[command(version, max_term_width = 100, next_help_heading = GLOBAL, after_help = AFTER_HELP)]
 struct CommandLine {
     #[arg(
         long,
         global = true,
-        help_heading = GLOBAL,
         value_name = "FILE",
         help = "The configuration file; none is needed [env: INTERCOM_CONFIG]"
     )]
@@ -95,7 +94,6 @@ struct CommandLine {
     #[arg(
         long,
         global = true,
-        help_heading = GLOBAL,
         value_name = "DIR",
         help = "Where the daemon keeps its state [env: INTERCOM_STATE_DIR]"
     )]
@@ -103,7 +101,6 @@ struct CommandLine {
     #[arg(
         long,
         global = true,
-        help_heading = GLOBAL,
         value_name = "FILE",
         help = "The daemon's unix socket [env: INTERCOM_SOCKET]"
     )]
@@ -111,7 +108,6 @@ struct CommandLine {
     #[arg(
         long,
         global = true,
-        help_heading = GLOBAL,
         value_name = "URL",
         help = "The URL of a remote daemon; its token is in INTERCOM_TOKEN [env: INTERCOM_URL]"
     )]
@@ -119,16 +115,15 @@ struct CommandLine {
     #[arg(
         long,
         global = true,
-        help_heading = GLOBAL,
         value_name = "FILE",
         help = "The file with the token for the remote daemon [env: INTERCOM_TOKEN_FILE]"
     )]
     token_file: Option<PathBuf>,
     /// Print the daemon's answer as JSON
-    #[arg(long, global = true, help_heading = GLOBAL)]
+    #[arg(long, global = true)]
     json: bool,
     /// Show times in UTC instead of the local zone; times in JSON are always UTC
-    #[arg(long, global = true, help_heading = GLOBAL)]
+    #[arg(long, global = true)]
     utc: bool,
     #[command(subcommand)]
     verb: TopLevelCommand,

@@ -14,12 +14,12 @@ use std::time::Duration;
 use anyhow::{Context, bail};
 use nix::fcntl::{Flock, FlockArg};
 use nix::unistd::Uid;
-use serde_json::json;
 use tokio::signal::unix::{SignalKind, signal};
 use tokio::task::JoinError;
 use tokio_util::sync::CancellationToken;
 use tokio_util::task::{AbortOnDropHandle, TaskTracker};
 
+mod daemon_info;
 mod demo;
 mod port;
 
@@ -37,8 +37,9 @@ use intercom_host::socket;
 use intercom_store::bus::Bell;
 use intercom_store::{self as store, Store, StoreError, inspect_audit};
 use intercom_types::text::shell_word;
-use intercom_types::{LedgerRebuild, RebuildMode, RebuildProgress, Time};
+use intercom_types::{LedgerRebuild, RebuildMode, RebuildProgress};
 
+pub(crate) use self::daemon_info::DaemonInfo;
 pub(crate) use self::port::OccupiedPortPolicy;
 use self::port::PortOpening;
 
@@ -50,14 +51,14 @@ const RECOVERY_LOOK: Duration = Duration::from_secs(1);
 const RECORD_AGAIN: Duration = Duration::from_secs(2);
 
 pub(crate) struct ServeOptions {
-    pub paths: DaemonPaths,
-    pub config: Config,
+    pub(crate) paths: DaemonPaths,
+    pub(crate) config: Config,
     /// Reads the configuration again.
-    pub read_config: ConfigReader,
-    pub demo: bool,
-    pub taken_port: OccupiedPortPolicy,
+    pub(crate) read_config: ConfigReader,
+    pub(crate) demo: bool,
+    pub(crate) taken_port: OccupiedPortPolicy,
     /// A token that is valid besides the stored ones.
-    pub token: Option<String>,
+    pub(crate) token: Option<String>,
 }
 
 impl std::fmt::Debug for ServeOptions {
@@ -106,9 +107,9 @@ async fn run(options: ServeOptions) -> anyhow::Result<()> {
     let api = ApiBridge::open(ops.clone(), conditions.clone(), token, closing.clone()).await?;
     let start_recorded = ops.record_start().await;
     let port = port::open(&supervisor.config().api, taken_port, &ops).await?;
-    let webhook = WebhookSender::open(&supervisor.config(), supervisor.store().clone(), bell.clone())?;
+    let webhook = WebhookSender::open(&supervisor.config(), &ops)?;
     // Before the daemon can be reached, because an earlier daemon's file is outdated.
-    write_about(&paths, port.url().as_deref());
+    DaemonInfo::of_this_process(paths.socket.clone(), port.url()).write(&paths.daemon_json());
     let listener = socket::listen(&paths.socket)
         .await
         .with_context(|| format!("cannot listen on {}", paths.socket.display()))?;
@@ -292,26 +293,6 @@ fn no_console(taken: &port::OccupiedPort, paths: &DaemonPaths) -> NoConsole {
         format!("stop this daemon and start it with a free port:\n  {} --listen {free}", words.join(" "))
     };
     NoConsole { why: taken.why().to_owned(), remedy }
-}
-
-/// Writes `daemon.json`, for scripts and for the command line.
-fn write_about(paths: &DaemonPaths, url: Option<&str>) {
-    let about = json!({
-        "pid": std::process::id(), "version": env!("CARGO_PKG_VERSION"), "socket": paths.socket,
-        "url": url, "started_at": Time::now().to_string(),
-    });
-    if let Err(error) = write_whole(&paths.daemon_json(), &format!("{about}\n")) {
-        tracing::warn!(%error, file = %paths.daemon_json().display(), "a file cannot be written");
-    }
-}
-
-/// Writes a file atomically.
-fn write_whole(file: &Path, text: &str) -> std::io::Result<()> {
-    let temporary = file.with_extension("new");
-    let written = std::fs::write(&temporary, text).and_then(|()| std::fs::rename(&temporary, file));
-    written.inspect_err(|_| {
-        std::fs::remove_file(&temporary).ok(); // it may not exist
-    })
 }
 
 /// Creates the state directory if it does not exist, and makes it private.

@@ -20,12 +20,28 @@ const FEWER: u64 = 5;
 pub(crate) fn round(daemon: &Daemon, count: u64, report: &mut Report) -> anyhow::Result<()> {
     measure(daemon, "clearance", count, Some("< 5"), report)?;
     // Somebody else's agent that talks as fast as it can must cost this one little.
-    let flood = daemon.run(&fixture(), &["flood:1000000000".to_owned()])?;
-    measure(daemon, "clearance beside a flood", count / FEWER, None, report)?;
-    daemon.end(&flood, "kill")
+    beside_floods(daemon, 1, count / FEWER, None, report)
 }
 
-fn measure(
+/// Beside so many agents that talk as fast as they can.
+pub(crate) fn beside_floods(
+    daemon: &Daemon,
+    floods: usize,
+    count: u64,
+    target: Option<&'static str>,
+    report: &mut Report,
+) -> anyhow::Result<()> {
+    let flood = |_| daemon.run(&fixture(), &["flood:1000000000".to_owned()]);
+    let floods = (0..floods).map(flood).collect::<anyhow::Result<Vec<String>>>()?;
+    let what = match floods.len() {
+        1 => "clearance beside a flood".to_owned(),
+        many => format!("clearance beside {many} floods"),
+    };
+    measure(daemon, &what, count, target, report)?;
+    floods.iter().try_for_each(|flood| daemon.end(flood, "kill"))
+}
+
+pub(crate) fn measure(
     daemon: &Daemon,
     what: &str,
     count: u64,
@@ -37,10 +53,7 @@ fn measure(
     let micros = |key: &str| trips[key].as_f64().with_context(|| format!("no {key} in {trips}"));
     let mut add = |figure: &str, percent: usize, millis: f64| {
         let figure = format!("{what}: {figure}, p{percent}{name}");
-        match target.filter(|_| percent == 99) {
-            Some(target) => report.add_target(figure, "ms", millis, target),
-            None => report.add(figure, "ms", millis),
-        }
+        report.put(figure, "ms", millis, target.filter(|_| percent == 99));
     };
     for percent in [50, 99] {
         add("decision to its answer", percent, percentile(&answers, percent));
@@ -52,7 +65,7 @@ fn measure(
 }
 
 /// How long each decision took, and what the agent says of its side.
-fn decide_all(daemon: &Daemon, count: u64) -> anyhow::Result<(Vec<Duration>, Value)> {
+pub(crate) fn decide_all(daemon: &Daemon, count: u64) -> anyhow::Result<(Vec<Duration>, Value)> {
     let (asked, pending) = mpsc::channel::<String>();
     let pending = Arc::new(Mutex::new(pending));
     let deciders: Vec<_> = (0..DECIDERS)

@@ -7,14 +7,18 @@ use std::time::{Duration, Instant};
 use anyhow::{Context, bail, ensure};
 use intercom_testkit::client::{Connection, Events};
 use intercom_testkit::harness::{fixture, intercom};
+use intercom_testkit::slack::{APP_TOKEN, BOT_TOKEN, CHANNEL, FakeSlack};
 use nix::sys::signal::{Signal, kill};
-use nix::unistd::{SysconfVar, sysconf};
 use serde_json::json;
+
+use crate::process;
 
 /// Longer than anything here takes; reaching it is a failure.
 pub(crate) const PATIENCE: Duration = Duration::from_mins(1);
 /// More sessions than are measured with, and none that outlives its daemon.
-const CONFIG: &str = "[limits]\nmax_sessions = 2000\n[daemon]\non_stop = \"drain\"\n";
+const CONFIG: &str = "[limits]\nmax_sessions = 4000\n[daemon]\non_stop = \"drain\"\n";
+/// Who decides in the chat.
+pub(crate) const PERSON: &str = "U1";
 
 /// A build of intercom to be measured.
 #[derive(Debug, Clone)]
@@ -39,9 +43,42 @@ pub(crate) struct Daemon {
 
 impl Daemon {
     pub(crate) fn start(build: &Build) -> anyhow::Result<Self> {
+        Self::start_with(build, CONFIG, |_| Ok(()))
+    }
+
+    /// In a state directory that is filled first.
+    pub(crate) fn start_after(
+        build: &Build,
+        fill: impl FnOnce(&Path) -> anyhow::Result<()>,
+    ) -> anyhow::Result<Self> {
+        Self::start_with(build, CONFIG, fill)
+    }
+
+    /// Connected to a chat in which [`PERSON`] decides, or to none.
+    pub(crate) fn start_in_chat(build: &Build, chat: Option<&FakeSlack>) -> anyhow::Result<Self> {
+        let Some(chat) = chat else { return Self::start(build) };
+        let daemon = Self::start_with(
+            build,
+            &format!(
+                "{CONFIG}[[operator]]\nname = \"ana\"\nrole = \"approver\"\nslack = \"{PERSON}\"\n\
+                 [slack]\nchannel = \"{CHANNEL}\"\napi_url = \"{}\"\n",
+                chat.api_url()
+            ),
+            |_| Ok(()),
+        )?;
+        chat.wait_connected(1);
+        Ok(daemon)
+    }
+
+    fn start_with(
+        build: &Build,
+        config: &str,
+        fill: impl FnOnce(&Path) -> anyhow::Result<()>,
+    ) -> anyhow::Result<Self> {
         let dir = tempfile::tempdir()?;
         std::fs::create_dir(dir.path().join("work"))?;
-        std::fs::write(dir.path().join("config.toml"), CONFIG)?;
+        std::fs::write(dir.path().join("config.toml"), config)?;
+        fill(&dir.path().join("state"))?;
         let child = serve(build, dir.path())?;
         let mut daemon = Self { build: build.clone(), dir, child };
         daemon.wait_until_it_listens()?;
@@ -67,7 +104,7 @@ impl Daemon {
             if self.child.try_wait()?.is_some() || start.elapsed() > PATIENCE {
                 bail!("the daemon does not listen: {}", self.log());
             }
-            std::thread::sleep(Duration::from_millis(5));
+            std::thread::sleep(Duration::from_millis(1));
         }
         Ok(())
     }
@@ -177,22 +214,19 @@ impl Daemon {
         Ok(ids)
     }
 
-    /// Resident memory once nothing changes any more.
-    pub(crate) fn settled_rss_kib(&self) -> anyhow::Result<f64> {
-        let mut before = self.rss_kib()?;
-        for _ in 0..20 {
-            std::thread::sleep(Duration::from_millis(100));
-            let now = self.rss_kib()?;
-            if (now - before).abs() < 8.0 {
-                return Ok(now);
-            }
-            before = now;
-        }
-        Ok(before)
+    /// How long a command of a person takes, from its start to its end.
+    pub(crate) fn cli(&self, args: &[&str]) -> anyhow::Result<Duration> {
+        let mut command = command(&self.build, self.dir.path());
+        let start = Instant::now();
+        let output = command.args(args).output()?;
+        let took = start.elapsed();
+        ensure!(output.status.success(), "{args:?}: {}", String::from_utf8_lossy(&output.stderr));
+        Ok(took)
     }
 
-    fn rss_kib(&self) -> anyhow::Result<f64> {
-        kib(&format!("/proc/{}/status", self.child.id()), "VmRSS:")
+    /// Resident memory once nothing changes any more.
+    pub(crate) fn settled_rss_kib(&self) -> anyhow::Result<f64> {
+        process::settled_rss_kib(&process::proc_dir(self.child.id()))
     }
 
     /// The shims of this daemon's sessions: they work in their sessions' directories.
@@ -207,34 +241,31 @@ impl Daemon {
     /// What each session's shim takes, its share of what they have in common included.
     pub(crate) fn shim_pss_kib(&self) -> anyhow::Result<f64> {
         let shims = self.shims()?;
-        let mut all = 0.0;
-        for shim in &shims {
-            all += kib(&shim.join("smaps_rollup").to_string_lossy(), "Pss:")?;
-        }
-        Ok(all / f64::from(u32::try_from(shims.len())?))
+        Ok(sum_kib(&shims, process::pss_kib)? / f64::from(u32::try_from(shims.len())?))
     }
 
     /// What the daemon and all its shims have for themselves alone.
     pub(crate) fn private_kib(&self) -> anyhow::Result<f64> {
-        let mut all = 0.0;
-        let daemon = PathBuf::from(format!("/proc/{}", self.child.id()));
-        for process in self.shims()?.into_iter().chain([daemon]) {
-            for key in ["Private_Clean:", "Private_Dirty:"] {
-                all += kib(&process.join("smaps_rollup").to_string_lossy(), key)?;
-            }
-        }
-        Ok(all)
+        sum_kib(&self.processes()?, process::private_kib)
+    }
+
+    /// The same with their share of what they have in common.
+    pub(crate) fn pss_kib(&self) -> anyhow::Result<f64> {
+        sum_kib(&self.processes()?, process::pss_kib)
+    }
+
+    fn processes(&self) -> anyhow::Result<Vec<PathBuf>> {
+        Ok(self.shims()?.into_iter().chain([process::proc_dir(self.child.id())]).collect())
     }
 
     /// Seconds of processor time that the daemon has used, without its agents.
     pub(crate) fn cpu_seconds(&self) -> anyhow::Result<f64> {
-        let stat = std::fs::read_to_string(format!("/proc/{}/stat", self.child.id()))?;
-        // The name in brackets may hold anything; user and system time are the 14th and 15th field.
-        let fields = stat.rsplit_once(')').map(|(_, rest)| rest).context("odd stat")?.split_whitespace();
-        let ticks: Vec<f64> = fields.skip(11).take(2).filter_map(|field| field.parse().ok()).collect();
-        let per_second = sysconf(SysconfVar::CLK_TCK)?.context("no clock tick")?;
-        #[expect(clippy::cast_precision_loss, reason = "a hundred")]
-        Ok(ticks.iter().sum::<f64>() / per_second as f64)
+        process::cpu_seconds(self.child.id())
+    }
+
+    /// The same once it has nothing left to do.
+    pub(crate) fn settled_cpu_seconds(&self) -> anyhow::Result<f64> {
+        process::settled_cpu_seconds(self.child.id())
     }
 
     /// Stops it and keeps its directory for a look at what it left.
@@ -256,29 +287,35 @@ impl Daemon {
     }
 }
 
-fn serve(build: &Build, dir: &Path) -> anyhow::Result<Child> {
-    let log = std::fs::OpenOptions::new().create(true).append(true).open(dir.join("daemon.log"))?;
-    Command::new(&build.path)
-        .arg("serve")
+/// The program in its own environment.
+fn command(build: &Build, dir: &Path) -> Command {
+    let mut command = Command::new(&build.path);
+    command
         .current_dir(dir) // by which `scripts/bench` finds what is left over
         .env_clear()
         .env("PATH", std::env::var_os("PATH").unwrap_or_default())
         .env("HOME", dir)
         .env("INTERCOM_STATE_DIR", dir.join("state"))
         .env("INTERCOM_CONFIG", dir.join("config.toml"))
-        .stdin(Stdio::null())
+        .stdin(Stdio::null());
+    command
+}
+
+fn serve(build: &Build, dir: &Path) -> anyhow::Result<Child> {
+    let log = std::fs::OpenOptions::new().create(true).append(true).open(dir.join("daemon.log"))?;
+    command(build, dir)
+        .arg("serve")
+        // Of use only with a channel in the configuration.
+        .env("INTERCOM_SLACK_APP_TOKEN", APP_TOKEN)
+        .env("INTERCOM_SLACK_BOT_TOKEN", BOT_TOKEN)
         .stdout(log.try_clone()?)
         .stderr(log)
         .spawn()
         .with_context(|| format!("cannot start {}", build.path.display()))
 }
 
-/// A line of a file in `/proc`.
-fn kib(file: &str, key: &str) -> anyhow::Result<f64> {
-    let text = std::fs::read_to_string(file)?;
-    let line = text.lines().find_map(|line| line.strip_prefix(key));
-    let number = line.and_then(|line| line.trim().strip_suffix(" kB"));
-    number.and_then(|number| number.trim().parse().ok()).with_context(|| format!("no {key} in {file}"))
+fn sum_kib(processes: &[PathBuf], memory: impl Fn(&Path) -> anyhow::Result<f64>) -> anyhow::Result<f64> {
+    processes.iter().map(|process| memory(process)).sum()
 }
 
 impl Drop for Daemon {

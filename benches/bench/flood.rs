@@ -1,6 +1,7 @@
 //! One agent that talks as fast as it can: from its stdout to the committed log.
 
 use std::io::Read;
+use std::path::Path;
 use std::process::{Child, Command, Stdio};
 use std::time::{Duration, Instant};
 
@@ -27,6 +28,15 @@ pub(crate) struct Flood {
 }
 
 impl Flood {
+    pub(crate) fn step(&self) -> String {
+        step(self.lines, self.size)
+    }
+
+    /// Lines per second of the loop that only decodes.
+    pub(crate) fn bare(&self) -> anyhow::Result<f64> {
+        loops::typed(&self.bytes, self.lines)
+    }
+
     pub(crate) fn lines(lines: u64, size: usize) -> anyhow::Result<Self> {
         let mut bytes = Vec::new();
         let mut agent = agent(&step(lines, size))?;
@@ -39,7 +49,7 @@ impl Flood {
     /// How fast the agent is if nobody does anything with what it says.
     fn alone(&self) -> anyhow::Result<f64> {
         let start = Instant::now();
-        let mut agent = agent(&step(self.lines, self.size))?;
+        let mut agent = agent(&self.step())?;
         let mut stdout = agent.stdout.take().context("a pipe")?;
         let mut chunk = vec![0; 64 * 1024];
         while stdout.read(&mut chunk)? > 0 {}
@@ -50,7 +60,7 @@ impl Flood {
     pub(crate) fn round(&self, builds: &[Build], round: usize, report: &mut Report) -> anyhow::Result<()> {
         let Self { lines, size, bytes } = self;
         let alone = self.alone()?;
-        let bare = loops::typed(bytes, *lines)?;
+        let bare = self.bare()?;
         let value = loops::value(bytes, *lines)?;
         let inserting = loops::inserting(bytes, *lines, "status/update")?;
         let of = format!("lines of {size} bytes");
@@ -59,7 +69,7 @@ impl Flood {
         report.add(format!("{of}: bare loop, serde_json::Value"), "/s", value);
         report.add(format!("{of}: inserting loop"), "/s", inserting);
         for build in turns(builds, round) {
-            let flooded = flood(build, &step(*lines, *size), "status", *lines)?;
+            let flooded = flood(Daemon::start(build)?, &self.step(), "status", *lines)?;
             let name = &build.name;
             report.add(format!("{of}: agent to log{name}"), "/s", flooded.rate);
             report.add(
@@ -83,7 +93,7 @@ pub(crate) fn heartbeats(
     report: &mut Report,
 ) -> anyhow::Result<()> {
     for build in turns(builds, round) {
-        let flooded = flood(build, &format!("flood-heartbeats:{count}"), "heartbeat", count)?;
+        let flooded = flood(Daemon::start(build)?, &format!("flood-heartbeats:{count}"), "heartbeat", count)?;
         report.add_target(format!("heartbeats: agent to log{}", build.name), "/s", flooded.rate, "> 50000");
     }
     Ok(())
@@ -170,21 +180,33 @@ fn step(lines: u64, size: usize) -> String {
     format!("flood:{lines}:{size}")
 }
 
-struct Flooded {
+pub(crate) struct Flooded {
     /// Lines per second, from the start of the flood until the last line is committed.
-    rate: f64,
+    pub(crate) rate: f64,
     /// Per line.
-    cpu_micros: f64,
+    pub(crate) cpu_micros: f64,
 }
 
-fn flood(build: &Build, step: &str, kind: &str, lines: u64) -> anyhow::Result<Flooded> {
-    let mut daemon = Daemon::start(build)?;
+impl Flooded {
+    pub(crate) fn new(lines: u64, seconds: f64, cpu_seconds: f64) -> Self {
+        let rate = per_second(lines, seconds);
+        Self { rate, cpu_micros: cpu_seconds * 1e6 / (rate * seconds) }
+    }
+}
+
+/// The steps of an agent that floods once a file is there.
+pub(crate) fn flooding(go: &Path, step: &str) -> Vec<String> {
+    vec![format!("wait-file:{}", go.display()), step.to_owned()]
+}
+
+pub(crate) fn flood(mut daemon: Daemon, step: &str, kind: &str, lines: u64) -> anyhow::Result<Flooded> {
     let go = daemon.file("go");
-    let wait = format!("wait-file:{}", go.display());
-    daemon.run(&fixture(), &[wait, step.to_owned(), "expect:session/interrupt".to_owned()])?;
+    let mut steps = flooding(&go, step);
+    steps.push("expect:session/interrupt".to_owned());
+    daemon.run(&fixture(), &steps)?;
     let mut client = daemon.client()?;
     let last = last_seq(&mut client)? + 1 + lines; // the first line begins a turn, which is an event
-    let cpu = daemon.cpu_seconds()?;
+    let cpu = daemon.settled_cpu_seconds()?;
     let start = Instant::now();
     std::fs::write(&go, "")?;
     while last_seq(&mut client)? < last {
@@ -192,11 +214,10 @@ fn flood(build: &Build, step: &str, kind: &str, lines: u64) -> anyhow::Result<Fl
         std::thread::sleep(LOOK);
     }
     let seconds = start.elapsed().as_secs_f64();
-    let cpu = daemon.cpu_seconds()? - cpu;
+    let cpu = daemon.settled_cpu_seconds()? - cpu;
     daemon.stop()?;
     check(&daemon, kind, lines)?;
-    let rate = per_second(lines, seconds);
-    Ok(Flooded { rate, cpu_micros: cpu * 1e6 / (rate * seconds) })
+    Ok(Flooded::new(lines, seconds, cpu))
 }
 
 /// What was measured was also done: every line is in the log.

@@ -1,7 +1,7 @@
 //! From an agent's stdout to whoever watches the log. The agent is this program itself: it says when it spoke.
 
 use std::io::Write;
-use std::time::{Duration, SystemTime};
+use std::time::{Duration, Instant, SystemTime};
 
 use anyhow::Context;
 use serde_json::json;
@@ -14,9 +14,11 @@ const TICK: &str = "--tick";
 const PAUSE: Duration = Duration::from_millis(50);
 /// Slow enough that each message travels alone.
 const PACE: Duration = Duration::from_millis(2);
+/// Before the time in a message.
+pub(crate) const MARK: &str = r#""message":""#;
 
 pub(crate) fn round(daemon: &Daemon, ticks: u64, report: &mut Report) -> anyhow::Result<()> {
-    let session = daemon.run(&std::env::current_exe()?, &[TICK.to_owned(), ticks.to_string()])?;
+    let session = start(daemon, ticks, PACE, PAUSE)?;
     let mut events = daemon.follow(&session)?;
     let mut times = Vec::new();
     for _ in 0..ticks {
@@ -32,22 +34,36 @@ pub(crate) fn round(daemon: &Daemon, ticks: u64, report: &mut Report) -> anyhow:
 }
 
 /// Both ends of the measurement are on one machine and read one clock.
-fn now() -> Duration {
+pub(crate) fn now() -> Duration {
     SystemTime::now().duration_since(SystemTime::UNIX_EPOCH).unwrap_or_default()
 }
 
-/// How often to tick, if this process was started as the agent.
-pub(crate) fn asked_to_tick() -> Option<u64> {
-    let mut args = std::env::args().skip(1);
-    (args.next()? == TICK).then(|| args.next()?.parse().ok()).flatten()
+/// Starts an agent that ticks at this pace after a pause, in which its readers arrive; its session.
+pub(crate) fn start(daemon: &Daemon, ticks: u64, pace: Duration, pause: Duration) -> anyhow::Result<String> {
+    let numbers = [ticks.to_string(), pace.as_micros().to_string(), pause.as_micros().to_string()];
+    let args: Vec<String> = [TICK.to_owned()].into_iter().chain(numbers).collect();
+    daemon.run(&std::env::current_exe()?, &args)
 }
 
-/// The agent: a status with the time, again and again.
-pub(crate) fn tick(ticks: u64) -> anyhow::Result<()> {
+/// How often to tick, at which pace and after which pause, if this process was started as the agent.
+pub(crate) fn asked_to_tick() -> Option<(u64, Duration, Duration)> {
+    let mut args = std::env::args().skip(1);
+    if args.next()? != TICK {
+        return None;
+    }
+    let mut number = || args.next()?.parse::<u64>().ok();
+    let (ticks, pace, pause) = (number()?, number()?, number()?);
+    Some((ticks, Duration::from_micros(pace), Duration::from_micros(pause)))
+}
+
+/// The agent: a status with the time, again and again. It keeps its pace also where a sleep takes longer than asked.
+pub(crate) fn tick((ticks, pace, pause): (u64, Duration, Duration)) -> anyhow::Result<()> {
     let mut stdout = std::io::stdout().lock();
-    std::thread::sleep(PAUSE);
+    std::thread::sleep(pause);
+    let mut due = Instant::now();
     for _ in 0..ticks {
-        std::thread::sleep(PACE);
+        due += pace;
+        std::thread::sleep(due.saturating_duration_since(Instant::now()));
         let message = json!({ "message": now().as_nanos().to_string() });
         writeln!(stdout, "{}", json!({ "method": "status/update", "params": message }))?;
     }

@@ -6,13 +6,18 @@
 #![allow(clippy::print_stdout, reason = "the table goes there")]
 
 mod clearances;
+mod crowd;
 mod daemon;
 mod fleet;
 mod flood;
+mod growth;
 mod latency;
 mod loops;
+mod process;
+mod reference;
 mod report;
 mod seats;
+mod side;
 mod store;
 mod websocket;
 
@@ -21,6 +26,7 @@ use std::path::PathBuf;
 use anyhow::Context;
 use clap::Parser;
 
+use crowd::CrowdSize;
 use daemon::Build;
 use report::Report;
 
@@ -29,7 +35,9 @@ use report::Report;
 #[command(name = "bench")]
 struct Args {
     /// Only these: any of `lines`, `heartbeats`, `acp` (chunks of one ACP agent's message), `sessions` (clearances, latency and memory with 100 sessions open), `seats` (ACP
-    /// clients: chunks of 100 sessions, clients that read nothing, memory of 1,000 that do nothing), `fleet` (1,000 agents started, found again after a kill -9, stopped), `store` (the log alone, without a daemon; only on request)
+    /// clients: chunks of 100 sessions, clients that read nothing, memory of 1,000 that do nothing), `fleet` (1,000 agents started, found again after a kill -9, stopped). Only by name: `side` (next to a daemon
+    /// that keeps nothing: lines, processor time, clearances through a chat, memory), `growth` (a log of 10,000,000 events: start-up, pages, catch-up, removal), `crowd` (1,000
+    /// watchers, clearances beside floods, 3,000 agents), `store` (the log alone, without a daemon)
     filter: Vec<String>,
     /// A short run of less than a minute: fewer and smaller rounds, more noise
     #[arg(long)]
@@ -37,6 +45,9 @@ struct Args {
     /// How often everything is measured
     #[arg(long)]
     rounds: Option<usize>,
+    /// Events in the log of `growth`
+    #[arg(long)]
+    events: Option<u64>,
     /// Print the figures as JSON
     #[arg(long)]
     json: bool,
@@ -66,9 +77,17 @@ struct Size {
     chunks: usize,
     /// ACP clients that do nothing.
     clients: usize,
-    /// Events in the log of the store that is measured alone.
-    stored: usize,
+    /// Daemons that follow one another, each with some clearances through a chat.
+    chats: usize,
+    /// Events in a large log.
+    events: u64,
+    crowd: CrowdSize,
 }
+
+/// The modes of a run that names none.
+const USUAL: &[&str] = &["lines", "heartbeats", "acp", "sessions", "seats", "fleet"];
+/// Those that take too long for that, or are about something else.
+const BY_NAME: &[&str] = &["side", "growth", "crowd", "store"];
 
 const FULL: Size = Size {
     lines: 1_000_000,
@@ -80,7 +99,9 @@ const FULL: Size = Size {
     fleet: 1000,
     chunks: 100,
     clients: 1000,
-    stored: 10_000_000,
+    chats: 20,
+    events: 10_000_000,
+    crowd: CrowdSize { watchers: 1000, events: 8000, clearances: 1000, agents: 3000 },
 };
 const QUICK: Size = Size {
     lines: 200_000,
@@ -92,7 +113,9 @@ const QUICK: Size = Size {
     fleet: 200,
     chunks: 40,
     clients: 1000,
-    stored: 1_000_000,
+    chats: 5,
+    events: 1_000_000,
+    crowd: CrowdSize { watchers: 200, events: 2000, clearances: 200, agents: 500 },
 };
 
 fn main() -> anyhow::Result<()> {
@@ -102,14 +125,22 @@ fn main() -> anyhow::Result<()> {
     if seats::asked_to_tick() {
         return seats::tick();
     }
+    if let Some(times) = side::asked_to_ask() {
+        return side::ask(&times);
+    }
+    if let Some(setup) = reference::asked_to_serve() {
+        return reference::serve(&setup);
+    }
     let args = Args::parse();
-    let known = ["lines", "heartbeats", "acp", "sessions", "seats", "fleet", "store"];
+    let known: Vec<&str> = USUAL.iter().chain(BY_NAME).copied().collect();
     if let Some(unknown) = args.filter.iter().find(|filter| !known.contains(&filter.as_str())) {
         anyhow::bail!("there is no `{unknown}`: choose from {}", known.join(", "));
     }
-    let wanted = |what: &str| args.filter.is_empty() || args.filter.iter().any(|filter| filter == what);
+    let named = |what: &str| args.filter.iter().any(|filter| filter == what);
+    let wanted = |what: &str| named(what) || (args.filter.is_empty() && USUAL.contains(&what));
     let size = if args.quick { QUICK } else { FULL };
-    let rounds = args.rounds.unwrap_or(if args.quick { 3 } else { 5 });
+    let only_by_name = !args.filter.is_empty() && !USUAL.iter().any(|usual| named(usual));
+    let rounds = args.rounds.unwrap_or(if args.quick || only_by_name { 3 } else { 5 });
     let builds = builds(&args.against)?;
 
     let mut report = Report::new(rounds);
@@ -118,17 +149,24 @@ fn main() -> anyhow::Result<()> {
     } else {
         Vec::new()
     };
+    let sides = wanted("side").then(|| side::Sides::new(size.lines, size.chats)).transpose()?;
     let chunks = wanted("acp").then(|| flood::Chunks::new(size.lines));
     for round in 0..rounds {
         eprintln!("round {} of {rounds}", round + 1);
         for flood in &floods {
             flood.round(&builds, round, &mut report)?;
         }
+        if let Some(sides) = &sides {
+            sides.round(&builds, round, &mut report).context("side by side")?;
+        }
         if let Some(chunks) = &chunks {
             chunks.round(&builds, round, &mut report)?;
         }
         if wanted("heartbeats") {
             flood::heartbeats(&builds, round, size.heartbeats, &mut report)?;
+        }
+        if wanted("crowd") {
+            crowd::round(&builds, round, size.crowd, &mut report).context("in a crowd")?;
         }
         if wanted("sessions") {
             let times = loops::one_row(size.commits)?;
@@ -145,14 +183,24 @@ fn main() -> anyhow::Result<()> {
             }
         }
     }
-    // Only on request: it writes gigabytes.
-    if args.filter.iter().any(|filter| filter == "store") {
-        store::rounds(rounds, size.stored, &mut report).context("the store")?;
+    if wanted("store") {
+        store::rounds(rounds, usize::try_from(args.events.unwrap_or(size.events))?, &mut report)
+            .context("the store")?;
+    }
+    if wanted("growth") {
+        for build in &builds {
+            growth::round(build, args.events.unwrap_or(size.events), &mut report)
+                .context("with a large log")?;
+        }
+    }
+    if wanted("crowd") {
+        eprintln!("a fleet of {}", size.crowd.agents);
+        crowd::fleets(&builds, size.crowd.agents, &mut report).context("with a large fleet")?;
     }
     if wanted("fleet") {
         eprintln!("a fleet of {}", size.fleet);
         for build in &builds {
-            fleet::round(build, size.fleet, &mut report).context("with a fleet")?;
+            fleet::round(build, size.fleet, fleet::USUAL, &mut report).context("with a fleet")?;
         }
     }
     if args.json {

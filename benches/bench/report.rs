@@ -5,10 +5,17 @@ use std::time::Duration;
 
 use serde_json::{Value, json};
 
+use comparison::Comparison;
+
+mod comparison;
+
+pub(crate) use comparison::{Row, Target};
+
 #[derive(Debug)]
 pub(crate) struct Report {
     rounds: usize,
     figures: Vec<Figure>,
+    comparisons: Vec<Comparison>,
 }
 
 /// One line of the table: one sample per round.
@@ -22,7 +29,7 @@ struct Figure {
 
 impl Report {
     pub(crate) fn new(rounds: usize) -> Self {
-        Self { rounds, figures: Vec::new() }
+        Self { rounds, figures: Vec::new(), comparisons: Vec::new() }
     }
 
     pub(crate) fn add(&mut self, name: String, unit: &'static str, sample: f64) {
@@ -39,11 +46,27 @@ impl Report {
         self.put(name, "ms", percentile(times, percent), None);
     }
 
-    fn put(&mut self, name: String, unit: &'static str, sample: f64, target: Option<&'static str>) {
+    pub(crate) fn put(
+        &mut self,
+        name: String,
+        unit: &'static str,
+        sample: f64,
+        target: Option<&'static str>,
+    ) {
         match self.figures.iter_mut().find(|figure| figure.name == name) {
             Some(figure) => figure.samples.push(sample),
             None => self.figures.push(Figure { name, unit, samples: vec![sample], target }),
         }
+    }
+
+    /// One side's sample of a row.
+    pub(crate) fn compare(&mut self, row: Row, column: &str, sample: f64) {
+        let known = self.comparisons.iter().position(|known| known.row.name == row.name);
+        let at = known.unwrap_or_else(|| {
+            self.comparisons.push(Comparison { row, columns: Vec::new() });
+            self.comparisons.len() - 1
+        });
+        self.comparisons[at].add(column, sample);
     }
 
     pub(crate) fn json(&self) -> Value {
@@ -58,32 +81,44 @@ impl Report {
                 })
             })
             .collect();
-        json!({ "rounds": self.rounds, "cores": cores(), "figures": figures })
+        let comparisons: Vec<Value> = self.comparisons.iter().map(Comparison::json).collect();
+        json!({ "rounds": self.rounds, "cores": cores(), "figures": figures, "comparisons": comparisons })
     }
 }
 
 impl Figure {
     /// Smallest, middle, largest.
     fn spread(&self) -> (f64, f64, f64) {
-        let mut sorted = self.samples.clone();
-        sorted.sort_by(f64::total_cmp);
-        let middle = sorted.len() / 2;
-        let median = match sorted.len() % 2 {
-            0 => f64::midpoint(sorted[middle - 1], sorted[middle]),
-            _ => sorted[middle],
-        };
-        (sorted[0], median, sorted[sorted.len() - 1])
+        spread(&self.samples)
     }
 
     fn met(&self) -> Option<bool> {
-        let (sign, limit) = self.target?.split_once(' ')?;
-        let (limit, (_, median, _)): (f64, _) = (limit.parse().ok()?, self.spread());
-        Some(match sign {
-            "<" => median < limit,
-            ">" => median > limit,
-            _ => median >= limit,
-        })
+        meets(self.target?, self.spread().1)
     }
+}
+
+/// Smallest, middle, largest.
+pub(crate) fn spread(samples: &[f64]) -> (f64, f64, f64) {
+    let mut sorted = samples.to_vec();
+    sorted.sort_by(f64::total_cmp);
+    let middle = sorted.len() / 2;
+    let median = match sorted.len() % 2 {
+        0 => f64::midpoint(sorted[middle - 1], sorted[middle]),
+        _ => sorted[middle],
+    };
+    (sorted[0], median, sorted[sorted.len() - 1])
+}
+
+/// Whether a value is within a limit such as `>= 1.2`.
+pub(crate) fn meets(target: &str, value: f64) -> Option<bool> {
+    let (sign, limit) = target.split_once(' ')?;
+    let limit: f64 = limit.parse().ok()?;
+    Some(match sign {
+        "<" => value < limit,
+        ">" => value > limit,
+        "<=" => value <= limit,
+        _ => value >= limit,
+    })
 }
 
 pub(crate) fn percentile(times: &[Duration], percent: usize) -> f64 {
@@ -95,6 +130,16 @@ pub(crate) fn percentile(times: &[Duration], percent: usize) -> f64 {
 
 impl fmt::Display for Report {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        if !self.figures.is_empty() {
+            self.table(f)?;
+        }
+        comparison::table(&self.comparisons, f)?;
+        write!(f, "{} rounds on {} cores; a ratio is taken within each round", self.rounds, cores())
+    }
+}
+
+impl Report {
+    fn table(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let width = self.figures.iter().map(|figure| figure.name.chars().count()).max().unwrap_or(0);
         writeln!(f, "{:width$}  {:>10}  {:>23}  unit  target", "figure", "median", "min – max")?;
         for figure in &self.figures {
@@ -107,7 +152,7 @@ impl fmt::Display for Report {
                 (None, _) => writeln!(f)?,
             }
         }
-        write!(f, "{} rounds on {} cores; a ratio is taken within each round", self.rounds, cores())
+        Ok(())
     }
 }
 
@@ -116,7 +161,7 @@ fn cores() -> usize {
 }
 
 /// Three digits or more, and thousands apart.
-fn number(value: f64) -> String {
+pub(crate) fn number(value: f64) -> String {
     if value < 10.0 {
         return format!("{value:.3}");
     }

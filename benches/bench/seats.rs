@@ -3,13 +3,14 @@
 
 use std::io::{BufRead, Write};
 use std::sync::Barrier;
-use std::time::{Duration, SystemTime};
+use std::time::Duration;
 
 use anyhow::{Context, ensure};
-use nix::sys::resource::{Resource, getrlimit, setrlimit};
 use serde_json::{Value, json};
 
 use crate::daemon::{Build, Daemon};
+use crate::latency::now;
+use crate::process;
 use crate::report::{Report, percentile};
 use crate::websocket::Seat;
 
@@ -77,8 +78,7 @@ fn beside(daemon: &Daemon, sessions: &[String], ticks: usize, read: bool) -> any
 /// What so many clients cost that have introduced themselves, and that are attached to a session.
 pub(crate) fn idle(build: &Build, clients: usize, report: &mut Report) -> anyhow::Result<()> {
     let name = &build.name;
-    let (_, most) = getrlimit(Resource::RLIMIT_NOFILE)?;
-    setrlimit(Resource::RLIMIT_NOFILE, most, most)?;
+    process::raise_file_limit()?;
     let daemon = Daemon::start(build)?;
     let sessions = daemon.open_acp(1, &std::env::current_exe()?, &[TICK.to_owned()])?;
     // Whatever the first ones bring along is not theirs.
@@ -171,11 +171,6 @@ fn attached(daemon: &Daemon, session: &str) -> anyhow::Result<Seat> {
     let mut seat = Seat::open(&daemon.socket())?;
     seat.ask("session/resume", &attach(daemon, session))?;
     Ok(seat)
-}
-
-/// Both ends of the measurement are on one machine and read one clock.
-fn now() -> Duration {
-    SystemTime::now().duration_since(SystemTime::UNIX_EPOCH).unwrap_or_default()
 }
 
 /// Whether this process was started as the agent.

@@ -52,9 +52,9 @@ fn on_close() -> impl TypedValueParser<Value = OnClientLeft> {
 pub(super) async fn run(args: AcpArgs, cx: &CliContext) -> anyhow::Result<()> {
     let transport = cx.client.transport().clone();
     let starter = if args.no_start { None } else { DaemonStarter::local(cx) };
-    let door = DaemonConnector { transport, target: target(&args), starter };
-    let link = door.open().await?;
-    Relay::new(&door, link, args.on_close == Some(OnClientLeft::Close)).run().await
+    let connector = DaemonConnector { transport, target: target(&args), starter };
+    let link = connector.open().await?;
+    Relay::new(&connector, link, args.on_close == Some(OnClientLeft::Close)).run().await
 }
 
 /// Returns the request target, whose query has the settings of the connection.

@@ -203,8 +203,8 @@ fn systemctl(args: &[&str]) -> Result<(), String> {
     if output.status.success() {
         Ok(())
     } else {
-        let said = String::from_utf8_lossy(&output.stderr);
-        Err(said.trim().lines().next().unwrap_or("systemctl failed").to_owned())
+        let stderr = String::from_utf8_lossy(&output.stderr);
+        Err(stderr.trim().lines().next().unwrap_or("systemctl failed").to_owned())
     }
 }
 

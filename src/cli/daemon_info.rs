@@ -2,22 +2,13 @@
 
 use std::ffi::OsString;
 use std::os::unix::ffi::OsStringExt as _;
-use std::path::{Path, PathBuf};
+use std::path::Path;
 
-use serde::{Deserialize, Serialize};
+use serde::Serialize;
 
 use super::shell_variables::{self, Variables};
+pub(super) use crate::lifecycle::DaemonInfo;
 use intercom_host as host;
-
-/// The fields of `daemon.json` that the command line needs.
-#[derive(Debug, Deserialize)]
-pub(super) struct DaemonInfo {
-    pub(super) pid: i32,
-    pub(super) socket: PathBuf,
-    pub(super) url: Option<String>,
-    pub(super) version: Option<String>,
-    pub(super) started_at: Option<String>,
-}
 
 /// The starter of a daemon.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]

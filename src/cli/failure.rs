@@ -92,9 +92,9 @@ impl DaemonRefusal {
             };
         }
         let mut message = format!("the daemon answered with status {status}");
-        let said = clean(body.trim());
-        if !said.is_empty() {
-            message = format!("{message}: {said}");
+        let reason = clean(body.trim());
+        if !reason.is_empty() {
+            message = format!("{message}: {reason}");
         }
         Self { status, code: String::new(), attached: None, body, message, hint: None }
     }

@@ -138,9 +138,18 @@ pub(super) fn wrapped(text: &str, used: usize, indent: usize, width: Option<usiz
 pub(super) fn advice_lines(text: &str, width: Option<usize>) -> Vec<String> {
     const INDENT: &str = "  ";
     let Some(width) = width else { return vec![text.to_owned()] };
+    let mut is_command = false;
+    let words = text.split(|c| {
+        is_command ^= c == '`';
+        c == ' ' && !is_command
+    });
+    lines_of(words, width, INDENT)
+}
+
+/// Distributes words over lines of at most `width` columns; all but the first are indented.
+pub(super) fn lines_of<'a>(words: impl Iterator<Item = &'a str>, width: usize, indent: &str) -> Vec<String> {
     let mut lines = vec![String::new()];
-    let mut word = String::new();
-    let mut put = |word: &mut String| {
+    for word in words {
         let line = lines.last_mut().expect("there is always one");
         if line.trim().is_empty() {
             line.push_str(word);
@@ -148,16 +157,9 @@ pub(super) fn advice_lines(text: &str, width: Option<usize>) -> Vec<String> {
             line.push(' ');
             line.push_str(word);
         } else {
-            lines.push(format!("{INDENT}{word}"));
+            lines.push(format!("{indent}{word}"));
         }
-        word.clear();
-    };
-    let mut is_command = false;
-    for c in text.chars() {
-        is_command ^= c == '`';
-        if c == ' ' && !is_command { put(&mut word) } else { word.push(c) }
     }
-    put(&mut word);
     lines
 }
 

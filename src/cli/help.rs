@@ -5,8 +5,8 @@ use std::fmt::Write as _;
 use clap::builder::Styles;
 use clap::{Command, CommandFactory as _};
 
+use super::gutter::lines_of;
 use super::{CommandLine, GLOBAL, terminal};
-use intercom_types::text::columns;
 
 /// All verbs, each in one group; a test checks that none is missing.
 const GROUPS: &[(&str, &[&str])] = &[
@@ -44,7 +44,7 @@ fn verbs(command: &Command, width: usize) -> String {
         writeln!(text, "{header}{group}:{header:#}").expect("a string takes every write");
         for verb in *verbs {
             let about = about(command, verb);
-            let lines = wrapped(&about, width.saturating_sub(indent));
+            let lines = lines_of(about.split(' '), width.saturating_sub(indent), "");
             let gap = " ".repeat(longest - verb.len() + 2);
             let below = format!("\n{}", " ".repeat(indent));
             writeln!(text, "  {literal}{verb}{literal:#}{gap}{}", lines.join(&below))
@@ -62,26 +62,10 @@ fn about(command: &Command, verb: &str) -> String {
     }
 }
 
-/// Wraps words to at most `width` columns.
-fn wrapped(text: &str, width: usize) -> Vec<String> {
-    let mut lines = vec![String::new()];
-    for word in text.split(' ') {
-        let line = lines.last_mut().expect("there is always one");
-        if line.is_empty() {
-            line.push_str(word);
-        } else if columns(line) + 1 + columns(word) <= width {
-            line.push(' ');
-            line.push_str(word);
-        } else {
-            lines.push(word.to_owned());
-        }
-    }
-    lines
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
+    use intercom_types::text::columns;
 
     #[test]
     fn every_verb_is_in_one_group() {

@@ -136,10 +136,10 @@ mod tests {
         update(&call)
     }
 
-    fn told(events: &[ReceivedEvent], width: Option<usize>) -> String {
+    fn printed(events: &[ReceivedEvent], width: Option<usize>) -> String {
         let mut flow = LogFormatter::new(Paint::OFF, width);
-        let told: String = events.iter().map(|event| flow.push(event, LEAD)).collect();
-        told + &flow.end()
+        let printed: String = events.iter().map(|event| flow.push(event, LEAD)).collect();
+        printed + &flow.end()
     }
 
     #[test]
@@ -166,7 +166,7 @@ mod tests {
             says("agent_message_chunk", "2026-03-04 14:02:12  clearance clr_01234567 approved by ana"),
             event(EventKind::TurnEnded, &json!({ "stop_reason": "end_turn" })),
         ];
-        insta::assert_snapshot!(told(&events, Some(60)), @r"
+        insta::assert_snapshot!(printed(&events, Some(60)), @r"
         14:02:11  turn started: prompt
         14:02:11  think> The test fails because of a wrong path.
         14:02:11  agent> I will look at the tests first, then change
@@ -205,7 +205,7 @@ mod tests {
             event(EventKind::TurnEnded, &json!({ "stop_reason": "end_turn" })),
             unknown(),
         ];
-        insta::assert_snapshot!(told(&events, Some(80)), @r"
+        insta::assert_snapshot!(printed(&events, Some(80)), @r"
         14:02:11  unknown message _auth/status_update
         14:02:11  agent> Hello
         14:02:11  prompt prm_01234567 delivered
@@ -226,9 +226,9 @@ mod tests {
                 ReceivedEvent { event: Event::parse(kind, &data), data, ..update(&json!({})) }
             };
             let events: Vec<ReceivedEvent> = case.events.iter().map(from).collect();
-            let told = told(&events, None);
+            let printed = printed(&events, None);
             let spoken = |line: &&str| [AGENT, THOUGHT, USER].iter().any(|mark| line.starts_with(*mark));
-            let lines = told.lines().filter_map(|line| line.strip_prefix(LEAD)).filter(spoken);
+            let lines = printed.lines().filter_map(|line| line.strip_prefix(LEAD)).filter(spoken);
             let told_about = ["agent> update", "agent> offers", "agent> title"];
             let lines = lines.filter(|line| !told_about.iter().any(|prefix| line.starts_with(prefix)));
             let expected = case.messages.iter().map(|(speaker, text)| {
@@ -267,11 +267,11 @@ mod tests {
                 4 => update(&json!({ "sessionUpdate": "plan", "entries": [{ "content": text, "status": text }] })),
                 _ => event(EventKind::Heartbeat, &json!({ "progress": [{ "label": text, "status": text }] })),
             }).collect();
-            let told = told(&events, width);
-            for line in told.lines() {
+            let printed = printed(&events, width);
+            for line in printed.lines() {
                 let rest = line.strip_prefix(LEAD).or_else(|| line.strip_prefix("          "));
                 let marked = rest.is_some_and(|rest| MARKS.iter().any(|mark| rest.starts_with(mark.trim_end())));
-                prop_assert!(marked, "{line:?} of {told:?}");
+                prop_assert!(marked, "{line:?} of {printed:?}");
                 let wide: usize = line.chars().map(most_columns).sum();
                 prop_assert!(width.is_none_or(|width| wide <= width), "{line:?} is wider than {width:?}");
             }
@@ -288,9 +288,9 @@ mod tests {
                 event(EventKind::LineRejected, &json!({ "reason": "malformed", "excerpt": text })),
             ];
             for event in events {
-                let told = told(&[event], width);
-                for line in told.lines().skip(1) {
-                    prop_assert!(line.starts_with("    │") || line.starts_with("              "), "{line:?} of {told:?}");
+                let printed = printed(&[event], width);
+                for line in printed.lines().skip(1) {
+                    prop_assert!(line.starts_with("    │") || line.starts_with("              "), "{line:?} of {printed:?}");
                 }
             }
         }

@@ -54,9 +54,9 @@ pub(super) fn run(args: &ServeArgs, paths: DaemonPaths) -> anyhow::Result<()> {
 }
 
 /// Checks a given token. A token that can be guessed is worse than none.
-fn given_token(said: Option<String>) -> Result<Option<String>, CliFailure> {
+fn given_token(given: Option<String>) -> Result<Option<String>, CliFailure> {
     const LEAST: usize = 16;
-    match said.filter(|token| !token.is_empty()) {
+    match given.filter(|token| !token.is_empty()) {
         Some(token) if token.chars().count() < LEAST => {
             Err(CliFailure::usage(format!("{API_TOKEN}: at least {LEAST} characters are needed")))
         }

@@ -223,8 +223,8 @@ async fn start_service(service: &InstalledService, until: Instant) -> Result<(),
     if output.status.success() {
         return Ok(());
     }
-    let said = String::from_utf8_lossy(&output.stderr);
-    Err(clean(said.trim().lines().next().unwrap_or("the reason is not known")))
+    let stderr = String::from_utf8_lossy(&output.stderr);
+    Err(clean(stderr.trim().lines().next().unwrap_or("the reason is not known")))
 }
 
 /// Returns our own program; after an upgrade, the one that has replaced it.

@@ -103,19 +103,19 @@ mod tests {
 
     #[test]
     fn what_it_took_is_told() {
-        let told = |mut body: serde_json::Value| {
+        let sentence = |mut body: serde_json::Value| {
             body["session"] = "ses_0123456789abcdef".into();
             tell(&serde_json::from_value(body).unwrap())
         };
-        assert_eq!(told(json!({"phase": "ended", "steps": [], "killed": 0})), "ended");
+        assert_eq!(sentence(json!({"phase": "ended", "steps": [], "killed": 0})), "ended");
         let body = json!({"phase": "ended", "steps": ["interrupt", "SIGTERM"], "killed": 0});
-        assert_eq!(told(body), "ended after interrupt, SIGTERM");
+        assert_eq!(sentence(body), "ended after interrupt, SIGTERM");
         assert_eq!(
-            told(json!({"phase": "ended", "steps": ["SIGKILL"], "killed": 3})),
+            sentence(json!({"phase": "ended", "steps": ["SIGKILL"], "killed": 3})),
             "ended after SIGKILL, 3 killed"
         );
         assert_eq!(
-            told(json!({"phase": "ended", "recorded": false})),
+            sentence(json!({"phase": "ended", "recorded": false})),
             "ended; not recorded yet: the database cannot be written"
         );
     }

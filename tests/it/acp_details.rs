@@ -5,7 +5,7 @@ use intercom_testkit::seats::{Seat, WAYS, Way, fixture};
 use serde_json::{Value, json};
 
 fn daemon(switches: &[&str]) -> Daemon {
-    Daemon::quick(&format!("{}[seats]\nagent = 'fixture'\n", fixture(switches)))
+    Daemon::quick(&format!("{}[acp_server]\nagent = 'fixture'\n", fixture(switches)))
 }
 
 #[test]

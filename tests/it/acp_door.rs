@@ -176,7 +176,7 @@ fn what_is_no_web_socket_is_told_so() {
 
 #[test]
 fn a_message_over_the_limit_ends_a_web_socket_and_nothing_else() {
-    let daemon = Daemon::with_config("[seats]\nmax_message_bytes = 65536\n");
+    let daemon = Daemon::with_config("[acp_server]\nmax_message_bytes = 65536\n");
     let (mut other, _) = socket(&daemon, "").unwrap();
     let (mut socket, _) = socket(&daemon, "").unwrap();
     socket.frames.text(&"x".repeat(70_000)); // it may be cut short
@@ -192,7 +192,7 @@ fn a_message_over_the_limit_ends_a_web_socket_and_nothing_else() {
 
 #[test]
 fn there_are_as_many_connections_as_may_be_and_each_makes_room_when_it_goes() {
-    let daemon = Daemon::with_config("[seats]\nmax_connections = 2\n");
+    let daemon = Daemon::with_config("[acp_server]\nmax_connections = 2\n");
     let (first, _) = socket(&daemon, "").unwrap();
     let (_second, _) = socket(&daemon, "").unwrap();
     assert_eq!(socket(&daemon, "").unwrap_err(), 503, "a third was taken");
@@ -230,7 +230,7 @@ fn over_the_network_a_web_socket_needs_a_token_or_the_console_s_own_page() {
 
 #[test]
 fn a_seat_can_be_closed_to_all() {
-    let daemon = Daemon::with_config("[seats]\nenabled = false\n");
+    let daemon = Daemon::with_config("[acp_server]\nenabled = false\n");
     assert_eq!(socket(&daemon, "").unwrap_err(), 404);
 }
 
@@ -372,7 +372,7 @@ type Case<'a> = (&'a str, &'a [(&'a str, &'a str)], &'a str, u16, &'a str);
 
 #[tokio::test]
 async fn what_is_wrong_with_a_request_is_told_by_its_status() {
-    let daemon = Daemon::with_config("[seats]\nmax_message_bytes = 65536\n");
+    let daemon = Daemon::with_config("[acp_server]\nmax_message_bytes = 65536\n");
     let ok = request(1, "no/such", &json!({}));
     let prompt = request(1, "session/prompt", &json!({ "sessionId": "a" }));
     for http in [Http::One, Http::Two] {
@@ -497,7 +497,7 @@ async fn requests_without_a_connection_are_answered_where_they_are_asked_if_that
     assert_eq!(client.send("POST", "/acp", &[JSON], &ask).await.status(), 400);
     assert_eq!(client.send("GET", "/acp/events?session=x", &[], "").await.status(), 400);
 
-    let daemon = Daemon::with_config("[seats]\nconnectionless = true\n");
+    let daemon = Daemon::with_config("[acp_server]\nconnectionless = true\n");
     let client = Client::new(&daemon, Http::One).await;
     let response = client.send("POST", "/acp", &[JSON], &ask).await;
     assert!(response.headers().get("acp-connection-id").is_none());

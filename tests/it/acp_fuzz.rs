@@ -123,7 +123,7 @@ impl Witness {
         // No more than a few: the agents of this test are real processes.
         let limits = "[limits]\nmax_sessions = 14\n";
         let daemon = Daemon::quick(&format!(
-            "{}{knows}[seats]\nagent = 'fixture'\nconnectionless = true\nmax_message_bytes = 65536\n{limits}",
+            "{}{knows}[acp_server]\nagent = 'fixture'\nconnectionless = true\nmax_message_bytes = 65536\n{limits}",
             fixture(&[])
         ));
         let mut seat = Seat::stdio(&daemon, &["--agent", "knows"]).introduced();

@@ -12,7 +12,7 @@ use nix::sys::signal::Signal;
 use serde_json::{Value, json};
 
 fn daemon(more: &str) -> Daemon {
-    Daemon::quick(&format!("{}[seats]\nagent = 'fixture'\n{more}", fixture(&[])))
+    Daemon::quick(&format!("{}[acp_server]\nagent = 'fixture'\n{more}", fixture(&[])))
 }
 
 fn phase(daemon: &Daemon, session: &str) -> String {
@@ -183,7 +183,7 @@ fn the_first_client_finds_a_daemon_ready_within_five_seconds() {
 #[test]
 fn stopping_takes_five_seconds_and_leaves_nothing() {
     let stubborn = named("stubborn", &["ignore:cancel", "ignore:eof"]);
-    let config = format!("{}{stubborn}[seats]\nagent = 'fixture'\n", fixture(&[]));
+    let config = format!("{}{stubborn}[acp_server]\nagent = 'fixture'\n", fixture(&[]));
     let daemon = Daemon::with_config(&config);
     let mut seats: Vec<Seat> = WAYS.iter().map(|way| Seat::ready(*way, &daemon)).collect();
     seats.push(Seat::stdio(&daemon, &["--agent", "stubborn"]).introduced());

@@ -12,7 +12,7 @@ use serde_json::{Value, json};
 
 /// With the fixture for every session; more lines of `[seats]`, and more tables after them.
 fn daemon(more: &str) -> Daemon {
-    Daemon::quick(&format!("{}[seats]\nagent = 'fixture'\n{more}", fixture(&[])))
+    Daemon::quick(&format!("{}[acp_server]\nagent = 'fixture'\n{more}", fixture(&[])))
 }
 
 fn sessions(daemon: &Daemon) -> Vec<Value> {
@@ -252,7 +252,7 @@ fn text_and_links_reach_the_agent() {
 /// Skipping them would lose something unseen. A prompt with nothing in it is refused as well.
 #[test]
 fn blocks_that_the_agent_cannot_take_are_refused() {
-    let daemon = Daemon::quick(&format!("{}[seats]\nagent = 'fixture'\n", fixture(&["caps:load"])));
+    let daemon = Daemon::quick(&format!("{}[acp_server]\nagent = 'fixture'\n", fixture(&["caps:load"])));
     for way in WAYS {
         let mut seat = Seat::ready(way, &daemon);
         let session = seat.begun(&daemon);
@@ -297,7 +297,7 @@ fn a_client_hears_nothing_of_sessions_that_it_has_nothing_to_do_with() {
 /// The role decides, and -32001 says so.
 #[test]
 fn whoever_may_only_look_begins_nothing() {
-    let config = format!("{}[seats]\nagent = 'fixture'\n{}", fixture(&[]), harness::PORT);
+    let config = format!("{}[acp_server]\nagent = 'fixture'\n{}", fixture(&[]), harness::PORT);
     let daemon = Daemon::quick(&config);
     let there = daemon.run_agent("fixture");
     let place = Place::port(&daemon, "viewer");

@@ -30,7 +30,7 @@ struct Host {
 impl Host {
     /// Clients from afar get this agent.
     fn with(agent: &str) -> Self {
-        let daemon = Daemon::quick(&format!("{}[seats]\nagent = '{agent}'\n{PORT}", fixture(&[])));
+        let daemon = Daemon::quick(&format!("{}[acp_server]\nagent = '{agent}'\n{PORT}", fixture(&[])));
         let Place::Port { address, token: Some(token) } = Place::port(&daemon, "admin") else { panic!() };
         Self { daemon, address, token }
     }

@@ -13,7 +13,7 @@ fn daemon() -> Daemon {
 }
 
 fn config() -> String {
-    format!("{}[seats]\nagent = 'fixture'\n", fixture(&[]))
+    format!("{}[acp_server]\nagent = 'fixture'\n", fixture(&[]))
 }
 
 /// What the agent itself has told, without what a client is told about prompts and settings.

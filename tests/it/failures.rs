@@ -287,7 +287,7 @@ fn the_words_of_an_agent_about_its_failure_are_quoted_everywhere() {
 #[test]
 fn acp_clients_are_told_why_their_agent_died() {
     let config = named("fixture", &["start:stderr:no key", "start:exit:1"]) + &named("frail", &[]);
-    let daemon = Daemon::quick(&format!("[seats]\nagent = \"fixture\"\n{config}"));
+    let daemon = Daemon::quick(&format!("[acp_server]\nagent = \"fixture\"\n{config}"));
     let reason = "exited with code 1 before it answered `initialize`: “no key”";
     for way in WAYS {
         let mut seat = Seat::ready(way, &daemon);

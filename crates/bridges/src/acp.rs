@@ -112,10 +112,10 @@ impl AcpBridge {
 
     /// Starts the task of a new client. Dropping the `ClientInlet` disconnects the client; the end of the
     /// `ClientOutlet` tells the transport to close the connection.
-    pub(crate) fn connect(&self, who: Caller, manner: ConnectOptions) -> (ClientInlet, ClientOutlet) {
+    pub(crate) fn connect(&self, who: Caller, options: ConnectOptions) -> (ClientInlet, ClientOutlet) {
         let (inlet, inbox) = queue::inlet();
         let (outbox, outlet) = queue::outlet();
-        self.0.tasks.spawn(connection::converse(self.clone(), who, manner, inbox, outbox));
+        self.0.tasks.spawn(connection::handle_messages(self.clone(), who, options, inbox, outbox));
         (inlet, outlet)
     }
 }

@@ -21,10 +21,9 @@ use tokio::task::JoinSet;
 use tokio_util::sync::CancellationToken;
 
 use intercom_daemon::config;
-use intercom_daemon::ops::{LogReader, redacted};
+use intercom_daemon::ops::{LogPosition, LogReader, Operations, redacted};
 use intercom_daemon::remote::RemoteUrl;
-use intercom_store::bus::Bell;
-use intercom_store::{AuditHead, LogCutoff, Store, StoreError};
+use intercom_store::{AuditHead, LogCutoff, StoreError};
 use intercom_types::{EventKind, Json, LoggedEvent, SessionId, Time, hex};
 
 const CURSOR: &str = "webhook";
@@ -61,10 +60,10 @@ const MAX_ANSWER: usize = 64 * 1024;
 pub struct WebhookSender {
     url: RemoteUrl,
     key: hmac::Key,
-    store: Store,
     log: LogReader,
-    /// True if the heads of the audit chain are sent too.
-    sends_heads: bool,
+    position: LogPosition,
+    /// The heads of the audit chain, if they are sent too.
+    heads: Option<watch::Receiver<Option<AuditHead>>>,
 }
 
 impl std::fmt::Debug for WebhookSender {
@@ -93,21 +92,21 @@ enum WebhookOutcome {
 
 impl WebhookSender {
     /// Creates the webhook; `None` if none is configured.
-    pub fn open(config: &config::Config, store: Store, bell: Bell) -> anyhow::Result<Option<Self>> {
-        let (settings, sends_heads) = (&config.webhook, config.audit.webhook);
+    pub fn open(config: &config::Config, ops: &Operations) -> anyhow::Result<Option<Self>> {
+        let settings = &config.webhook;
         let (Some(url), Some(file)) = (&settings.url, &settings.secret_file) else { return Ok(None) };
         let url = RemoteUrl::parse(url).map_err(anyhow::Error::msg).context("[webhook] url")?;
         let secret = read_secret(file)?;
         let key = hmac::Key::new(hmac::HMAC_SHA256, secret.as_bytes());
-        let log = LogReader::new(store.clone(), bell);
-        Ok(Some(Self { url, key, store, log, sends_heads }))
+        let heads = config.audit.webhook.then(|| ops.audit_heads());
+        Ok(Some(Self { url, key, log: ops.log(), position: ops.log_position(CURSOR), heads }))
     }
 
     /// Delivers until `closing`.
     pub async fn run(self, closing: CancellationToken) {
         let heads = async {
-            if self.sends_heads {
-                self.send_heads(self.store.audit_heads()).await;
+            if let Some(heads) = &self.heads {
+                self.send_heads(heads.clone()).await;
             }
         };
         closing.run_until_cancelled(async { tokio::join!(self.deliver_all(), heads) }).await;
@@ -123,8 +122,7 @@ impl WebhookSender {
             let (at, data) = (Time::now().to_string(), json!({ "row": n, "head": hex(&hash) }));
             let body = json!({ "kind": AUDIT_HEAD, "at": at, "data": data }).to_string();
             let delivery = format!("audit-{n}");
-            let post = tokio::time::timeout(TIMEOUT, self.post(&delivery, AUDIT_HEAD, body.into())).await;
-            match post.unwrap_or_else(|_| WebhookOutcome::Retry("no answer in time".to_owned())) {
+            match self.post(&delivery, AUDIT_HEAD, body.into()).await {
                 WebhookOutcome::Accepted => wait = FIRST_RETRY,
                 WebhookOutcome::Refused(status) => {
                     tracing::error!(row = n, status, "the webhook refused a head of the audit chain");
@@ -188,15 +186,15 @@ impl WebhookSender {
 
     /// Returns the start position. A new webhook starts at the newest event.
     async fn begin(&self, newest: u64) -> Result<u64, StoreError> {
-        if let Some(seq) = self.store.cursor(CURSOR).await? {
+        if let Some(seq) = self.position.read().await? {
             return Ok(seq);
         }
-        self.store.set_cursor(CURSOR, newest).await?;
+        self.position.set(newest).await?;
         Ok(newest)
     }
 
     async fn remember(&self, seq: u64) {
-        if let Err(error) = self.store.set_cursor(CURSOR, seq).await {
+        if let Err(error) = self.position.set(seq).await {
             tracing::warn!(%error, "the position of the webhook cannot be stored; a restart would repeat deliveries");
         }
     }
@@ -211,9 +209,7 @@ impl WebhookSender {
         let body = Bytes::from(Json::of(&message).as_str().to_owned());
         let mut wait = FIRST_RETRY;
         loop {
-            let post =
-                tokio::time::timeout(TIMEOUT, self.post(&seq.to_string(), &event.kind, body.clone())).await;
-            match post.unwrap_or_else(|_| WebhookOutcome::Retry("no answer in time".to_owned())) {
+            match self.post(&seq.to_string(), &event.kind, body.clone()).await {
                 WebhookOutcome::Accepted => {
                     self.remember(seq).await;
                     return;
@@ -232,7 +228,8 @@ impl WebhookSender {
     }
 
     async fn post(&self, delivery: &str, kind: &str, body: Bytes) -> WebhookOutcome {
-        match self.send(delivery, kind, body).await {
+        let sent = tokio::time::timeout(TIMEOUT, self.send(delivery, kind, body)).await;
+        match sent.unwrap_or_else(|_| Err(anyhow::anyhow!("no answer in time"))) {
             Ok(200..=299) => WebhookOutcome::Accepted,
             Ok(status @ (408 | 425 | 429 | 500..)) => WebhookOutcome::Retry(format!("status {status}")),
             Ok(status) => WebhookOutcome::Refused(status),

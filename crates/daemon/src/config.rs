@@ -78,7 +78,7 @@ mod tests {
             webhook: WebhookConfig::default(),
             audit: AuditAnchors::default(),
             slack: SlackConfig::default(),
-            seats: AcpServerConfig::default(),
+            acp_server: AcpServerConfig::default(),
             ..config
         };
         assert_eq!(plain, Config::default());

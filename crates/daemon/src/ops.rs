@@ -48,7 +48,7 @@ pub use once::StoredAnswer;
 pub use policy::ConfigReader;
 pub use prompts::PromptQuery;
 pub use questions::QuestionQuery;
-pub use read::{LogReader, ReadModel};
+pub use read::{LogPosition, LogReader, ReadModel};
 use read::{limit, require_one};
 pub use roles::{OperationKind, RequiredRole};
 pub use sessions::SessionQuery;

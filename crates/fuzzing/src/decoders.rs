@@ -72,12 +72,12 @@ pub fn overlong_scan(input: &[u8]) {
     assert_eq!((request, method, *bytes), (&id, &name, text.len() as u64));
 }
 
-/// Lets the driver read every line, also as if it had failed at it, and takes up its memory again.
+/// Decodes every line with the driver, also as a line that failed to decode, and restores the driver's saved memory.
 fn decode_lines(mut driver: Driver, bytes: &[u8]) {
-    let mut said = Vec::new();
+    let mut messages = Vec::new();
     for frame in frames(Framer::ndjson(1 << 20), &[bytes]) {
-        driver.clone().decode_failed(&frame, "a reason", &mut said);
-        driver.decode(&frame, &mut said);
+        driver.clone().decode_failed(&frame, "a reason", &mut messages);
+        driver.decode(&frame, &mut messages);
         if let Some(saved) = driver.save() {
             assert_is_json(saved.as_str());
             driver.restore(Some(&saved));
@@ -108,9 +108,9 @@ pub fn acp_protocol(input: &[u8]) {
     let mut driver = Driver::Acp(Box::new(acp::AcpDriver::new(acp::DriverSetup::default())));
     decode_lines(driver.clone(), input);
     driver.encode(&AgentCommand::Hello);
-    let mut said = Vec::new();
+    let mut messages = Vec::new();
     for line in HANDSHAKE {
-        driver.decode(&Frame::Text((*line).to_owned()), &mut said);
+        driver.decode(&Frame::Text((*line).to_owned()), &mut messages);
     }
     driver.encode(&AgentCommand::ListSessions);
     driver.encode(&AgentCommand::Prompt {

@@ -30,7 +30,9 @@ pub fn shell_reading(input: &[u8]) {
 
 static ALLOW: LazyLock<Rules> = LazyLock::new(|| rules(Rule::new(RuleAction::Allow)));
 static DENY: LazyLock<Rules> = LazyLock::new(|| {
-    rules(Rule { command: Some(Commands::Line(MARKER.to_owned())), ..Rule::new(RuleAction::Deny) })
+    let mut rule = Rule::new(RuleAction::Deny);
+    rule.command = Some(Commands::Line(MARKER.to_owned()));
+    rules(rule)
 });
 
 fn rules(rule: Rule) -> Rules {

@@ -15,9 +15,9 @@ use serde::{Deserialize, Serialize};
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct ProcessIdentity {
     pub pid: i32,
-    pub boot: String,
+    pub(crate) boot: String,
     /// The start time in clock ticks since boot; 0 if it is unknown.
-    pub started: u64,
+    pub(crate) started: u64,
 }
 
 impl ProcessIdentity {

@@ -154,7 +154,7 @@ pub struct ProcessExit {
 /// stdout closed before, or at, the end of the process.
 pub const STREAM_CLOSED: &str = "stream closed";
 /// The process ended while something else kept its stdout open.
-pub const EXITED: &str = "exited";
+pub(crate) const EXITED: &str = "exited";
 /// The extra time that a shim may take after the ladder's own waits.
 const KILL_GRACE: Duration = Duration::from_secs(2);
 /// The time for a shim to take what it was told, when we let go of it.

@@ -1,33 +1,33 @@
-//! The traces of agents on a process: its marks, and the shims above it.
+//! Finds the traces of agents on a process: the marks of sessions, and the shims among its ancestors.
 
 use super::environment::SESSION_VARIABLE;
 use super::identity::{stat, variable};
 use super::running_shims::is_shim;
 
-/// More than the depth of any tree; pids that are reused while it is read must not form an endless loop.
+/// The limit on ancestors, more than any process has. Pids that are reused during the reads could form an endless loop.
 const MAX_DEPTH: usize = 1000;
 
 /// The evidence that a process belongs to an agent.
 #[derive(Debug, Default)]
 pub struct AgentTraces {
-    /// The process itself, its parent, and so on.
+    /// The process itself, its parent, and so on up to the child of init.
     pub ancestors: Vec<i32>,
-    /// The sessions that its marks name: in its environment, in that of a process above it, in the name of its cgroup.
-    /// Of any daemon.
+    /// The sessions, of any daemon, that are named in its environment, in that of an ancestor or in the name of its
+    /// cgroup.
     pub sessions: Vec<String>,
     /// The ancestors that are shims, of any daemon.
     pub shims: Vec<i32>,
 }
 
-/// The number of attempts on a tree that changes meanwhile.
+/// The number of attempts to read the ancestors, which may change during a read.
 const ATTEMPTS: usize = 3;
 
-/// Collects the traces of a process. `None` if the process has exited, or the tree above it keeps changing.
+/// Collects the traces of a process; `None` if it has exited or its ancestors keep changing.
 pub fn traces(pid: i32) -> Option<AgentTraces> {
-    (0..ATTEMPTS).find_map(|_| look_up(pid))
+    (0..ATTEMPTS).find_map(|_| traces_once(pid))
 }
 
-fn look_up(pid: i32) -> Option<AgentTraces> {
+fn traces_once(pid: i32) -> Option<AgentTraces> {
     let mut ancestors = vec![pid];
     loop {
         let parent = stat(*ancestors.last()?)?.parent;
@@ -41,8 +41,8 @@ fn look_up(pid: i32) -> Option<AgentTraces> {
     }
     let cgroups = std::fs::read_to_string(format!("/proc/{pid}/cgroup")).unwrap_or_default();
     // A terminal's shim carries the mark of its session: processes below it cannot remove that mark.
-    let above = ancestors.iter().filter_map(|pid| variable(*pid, SESSION_VARIABLE));
-    let sessions = above.chain(sessions_in_cgroups(&cgroups)).collect();
+    let in_environment = ancestors.iter().filter_map(|pid| variable(*pid, SESSION_VARIABLE));
+    let sessions = in_environment.chain(sessions_in_cgroups(&cgroups)).collect();
     let shims = ancestors.iter().copied().filter(|pid| is_shim(*pid)).collect();
     is_still_parent_of(&ancestors).then_some(AgentTraces { ancestors, sessions, shims })
 }
@@ -56,9 +56,9 @@ fn sessions_in_cgroups(cgroups: &str) -> impl Iterator<Item = String> {
     })
 }
 
-/// Reports whether the parent links still hold. An exiting process hands on its children before its pid is free. So a
-/// pid that is still the parent's meant the same process all the time while it was read, not one that reuses the pid of
-/// a dead parent.
+/// Reports whether each process still has the same parent. A process that exits hands its children to another parent
+/// before its pid is free. So a pid that is still the parent's belonged to the same process during all reads, and not to
+/// a new process that reuses the pid of a dead parent.
 fn is_still_parent_of(ancestors: &[i32]) -> bool {
     ancestors.windows(2).all(|pair| stat(pair[0]).is_some_and(|stat| stat.parent == pair[1]))
 }

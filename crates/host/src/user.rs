@@ -16,8 +16,8 @@ const CAN_READ: Errno = Errno::ENOTRECOVERABLE;
 /// The user that an agent runs as.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct RunAs {
-    pub name: String,
-    pub home: PathBuf,
+    pub(crate) name: String,
+    pub(crate) home: PathBuf,
     uid: u32,
     gid: u32,
     groups: Vec<u32>,

@@ -10,7 +10,7 @@ use super::{harmless, words};
 /// The options that may follow the words of an allow rule.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
-pub enum Options {
+pub(crate) enum Options {
     #[default]
     Known,
     Any,

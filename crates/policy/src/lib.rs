@@ -48,16 +48,15 @@ mod words;
 
 pub use contradiction::CONTRADICTION;
 pub use decide::{PolicyOutcome, PolicyRuling, RuleEvaluation, decide, explain};
-pub use launch::Options;
 pub use paths::resolve;
 pub use preset::{forbidden_by, forbids};
 pub use proposal::proposal;
 pub use risk::{RiskAssessment, assess};
-pub use rule::{BadRule, CommandEntry, Commands, Names, RiskLimit, Rule, RuleAction, Rules};
+pub use rule::{BadRule, CommandEntry, Commands, Rule, RuleAction, Rules};
 pub use sentence::sentence;
 
 /// The kinds of tools of requests (those of ACP).
-pub const TOOLS: &[&str] =
+pub(crate) const TOOLS: &[&str] =
     &["read", "edit", "delete", "move", "search", "execute", "think", "fetch", "switch_mode", "other"];
 
 /// The known facts of a request, independent of the agent's protocol.
@@ -177,25 +176,25 @@ struct CommandOperands {
 /// A path of a request.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct ResolvedPath {
-    pub written: String,
+    pub(crate) written: String,
     /// The absolute path, links not followed.
-    pub lexical: PathBuf,
+    pub(crate) lexical: PathBuf,
     /// The absolute path with links followed; `None` if it cannot be resolved.
     pub real: Option<PathBuf>,
     /// Inside of the workspace, after links are followed.
-    pub inside: bool,
+    pub(crate) inside: bool,
     /// Links lead to another place than its text.
-    pub linked: bool,
+    pub(crate) linked: bool,
 }
 
 impl ResolvedPath {
     /// Reports whether it contains `..`.
-    pub fn has_parent_dir(&self) -> bool {
+    pub(crate) fn has_parent_dir(&self) -> bool {
         Path::new(&self.written).components().any(|component| component == Component::ParentDir)
     }
 
     /// Reports whether it contains invisible characters.
-    pub fn is_hidden(&self) -> bool {
+    pub(crate) fn is_hidden(&self) -> bool {
         words::hidden(&self.written).is_some()
     }
 

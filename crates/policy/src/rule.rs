@@ -12,47 +12,47 @@ use intercom_types::{Risk, Time, parse_duration};
 #[serde(deny_unknown_fields)]
 pub struct Rule {
     #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub name: Option<String>,
+    pub(crate) name: Option<String>,
     #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub agent: Option<Names>,
+    pub(crate) agent: Option<Names>,
     /// An absolute path glob.
     #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub workspace: Option<String>,
+    pub(crate) workspace: Option<String>,
     #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub tool: Option<Names>,
+    pub(crate) tool: Option<Names>,
     /// Globs, absolute or relative to the workspace. All paths of a request must match to allow it, any to deny or ask.
     #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub path: Option<Names>,
+    pub(crate) path: Option<Names>,
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub command: Option<Commands>,
     /// The command must consist of exactly these words.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
-    pub exact: bool,
+    pub(crate) exact: bool,
     /// The words that may follow those of an allow rule. `"known"`, if not given: operands that stay inside
     /// of the workspace, and options from a table of harmless ones; what the rule itself spells is never
     /// checked. `"any"`: all but the options that are known to run or write something else, which accepts
     /// that no such list is ever complete.
     #[serde(default, skip_serializing_if = "Options::is_known")]
-    pub options: Options,
+    pub(crate) options: Options,
     /// The maximum number of changed lines. A request without a diff does not match.
     #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub max_diff_lines: Option<usize>,
+    pub(crate) max_diff_lines: Option<usize>,
     /// The risk. By default up to high for an allow rule, any risk for the others.
     #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub risk: Option<RiskLimit>,
+    pub(crate) risk: Option<RiskLimit>,
     /// An RFC 3339 timestamp after which the rule is ignored.
     #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub until: Option<String>,
+    pub(crate) until: Option<String>,
     /// The lifetime of the rule, counted from the time when it was first seen in the configuration: `2h`.
     #[serde(rename = "for", default, skip_serializing_if = "Option::is_none")]
     pub lasts: Option<String>,
-    pub then: RuleAction,
+    pub(crate) then: RuleAction,
     /// The people to ask; only with `then = "ask"`.
     #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub ask: Option<Vec<String>>,
+    pub(crate) ask: Option<Vec<String>>,
     /// The reason, for people and for the agent that is denied.
     #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub reason: Option<String>,
+    pub(crate) reason: Option<String>,
 }
 
 impl Rule {
@@ -96,7 +96,7 @@ pub enum RuleAction {
 /// A string or a list of strings.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(untagged)]
-pub enum Names {
+pub(crate) enum Names {
     One(String),
     Any(Vec<String>),
 }
@@ -113,7 +113,7 @@ impl Names {
 /// A string is the highest risk, a list the exact risks.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(untagged)]
-pub enum RiskLimit {
+pub(crate) enum RiskLimit {
     UpTo(Risk),
     Exactly(Vec<Risk>),
 }
@@ -190,12 +190,8 @@ impl Rules {
         self.0.iter().map(|compiled| compiled.ends)
     }
 
-    pub fn len(&self) -> usize {
+    pub fn count(&self) -> usize {
         self.0.len()
-    }
-
-    pub fn is_empty(&self) -> bool {
-        self.0.is_empty()
     }
 }
 

@@ -304,7 +304,7 @@ fn the_time_is_linear() {
         let start = processor_time();
         redact(&text);
         redact_json(&text);
-        let took = processor_time() - start;
+        let took = processor_time().saturating_sub(start);
         assert!(took < Duration::from_secs(5), "{part:?} took {took:?}");
     }
 }

@@ -29,9 +29,9 @@ const MAX_LOG_GROWTH: u64 = 1024 * MIB;
 pub struct BackupJob {
     pub to: PathBuf,
     /// Replaces an existing file, once the new one is complete.
-    pub replace: bool,
+    pub(crate) replace: bool,
     /// The number of bytes that must stay free beside the copy.
-    pub keep_free: u64,
+    pub(crate) keep_free: u64,
     copied: AtomicU64,
     total: AtomicU64,
 }

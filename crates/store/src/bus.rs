@@ -20,12 +20,12 @@ impl Bell {
         Self { all: watch::Sender::new(0), each: Arc::default() }
     }
 
-    pub fn ring(&self, seq: u64) {
+    pub(crate) fn ring(&self, seq: u64) {
         ring(&self.all, seq);
     }
 
     /// Rings for the listeners of this session only.
-    pub fn ring_for(&self, session: SessionId, seq: u64) {
+    pub(crate) fn ring_for(&self, session: SessionId, seq: u64) {
         let mut each = self.each();
         let Some(one) = each.get(&session) else { return };
         if one.receiver_count() == 0 {

@@ -48,7 +48,6 @@ pub use log::LogCutoff;
 pub use maintain::SweepResult;
 pub use read::{IdLookup, RowPage, SessionScope, StoredSession};
 pub use rebuild::rebuild_ledger;
-pub use schema::VERSION as SCHEMA_VERSION;
 pub use slack::{
     DesiredMessage, SKEW_MILLIS as SLACK_SKEW_MILLIS, SlackMessage, SlackSendOutcome, UpsertRule,
 };

@@ -12,7 +12,7 @@ use self::migrations::MIGRATIONS;
 use super::StoreError;
 
 /// The schema version of this program.
-pub const VERSION: i64 = 11;
+pub(crate) const VERSION: i64 = 11;
 
 const FOREIGN: &str = "not an intercom database";
 const DAMAGED: &str = "damaged: restore a backup";

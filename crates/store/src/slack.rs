@@ -27,7 +27,7 @@ pub struct SlackMessage {
     pub wanted: String,
     /// The version of the desired content; `sent` is the version that Slack has.
     pub version: i64,
-    pub sent: i64,
+    pub(crate) sent: i64,
     /// The time of an attempt to post it whose result is unknown.
     pub tried: Option<Time>,
     /// The message waits for a person: its content may change.

@@ -80,7 +80,7 @@ pub fn connect(socket: &Path) -> io::Result<UnixStream> {
 pub struct Answer {
     /// 0: hung up without a word.
     pub status: u16,
-    pub headers: Vec<(String, String)>,
+    pub(crate) headers: Vec<(String, String)>,
     /// Unpacked, if it came packed.
     pub body: String,
 }
@@ -181,7 +181,7 @@ impl Connection {
     }
 
     /// The whole answer. What ends early is what came of it.
-    pub fn answer(&mut self) -> io::Result<Answer> {
+    pub(crate) fn answer(&mut self) -> io::Result<Answer> {
         let mut answer = self.head()?;
         let mut body = Vec::new();
         if let Some(length) = answer.header("content-length").and_then(|length| length.parse().ok()) {
@@ -215,7 +215,7 @@ impl Connection {
     }
 
     /// The next piece of a body that comes in pieces; none is its end.
-    pub fn chunk(&mut self) -> io::Result<Option<Vec<u8>>> {
+    pub(crate) fn chunk(&mut self) -> io::Result<Option<Vec<u8>>> {
         let line = self.line()?;
         let size = usize::from_str_radix(&line, 16)
             .map_err(|_| io::Error::other(format!("not the size of a chunk: {line:?}")))?;

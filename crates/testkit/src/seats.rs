@@ -44,7 +44,7 @@ impl Place {
 }
 
 /// How messages travel.
-pub trait Wire {
+pub(crate) trait Wire {
     /// Whether it was taken, as far as the transport says so.
     fn send(&mut self, text: &str) -> bool;
 
@@ -149,7 +149,7 @@ impl Seat {
     }
 
     /// Sends a request and does not wait; its id.
-    pub fn begin(&mut self, method: &str, params: Value) -> Value {
+    pub(crate) fn begin(&mut self, method: &str, params: Value) -> Value {
         self.asked += 1;
         let id = json!(self.asked);
         let mut message = json!({ "jsonrpc": "2.0", "id": id, "method": method });
@@ -173,7 +173,7 @@ impl Seat {
 
     /// Waits for the next message; `None` once the other side has hung up.
     #[track_caller]
-    pub fn hear(&mut self) -> Option<Value> {
+    pub(crate) fn hear(&mut self) -> Option<Value> {
         let heard = self.heard.recv_timeout(PATIENCE);
         self.keep(heard)
     }

@@ -24,10 +24,6 @@ pub enum Role {
     Admin,
 }
 
-impl Role {
-    pub const ALL: [Self; 4] = [Self::Viewer, Self::Operator, Self::Approver, Self::Admin];
-}
-
 /// A credential for access over the network. Its secret is known to its owner only.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 // Empty descriptions, here and in the other bodies, keep comments that are not for users of the API out of it.
@@ -195,7 +191,7 @@ pub struct ListedGrant<R = Value> {
     pub id: GrantId,
     pub rule: R,
     #[schemars(with = "String")]
-    pub clearance: ClearanceId,
+    pub(crate) clearance: ClearanceId,
     pub created_by: String,
     #[serde(with = "rfc3339")]
     #[schemars(with = "String")]
@@ -231,8 +227,9 @@ mod tests {
 
     #[test]
     fn roles_are_ordered_and_survive_printing() {
-        assert!(Role::ALL.is_sorted());
-        for role in Role::ALL {
+        let roles = [Role::Viewer, Role::Operator, Role::Approver, Role::Admin];
+        assert!(roles.is_sorted());
+        for role in roles {
             assert_eq!(Role::parse(role.as_str()), Some(role));
         }
         assert_eq!(Role::parse("agent"), None);

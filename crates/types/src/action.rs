@@ -23,11 +23,11 @@ const MAX_READ: usize = 16 * 1024;
 /// The parts of a request that describe its effect.
 #[derive(Debug, Clone, Copy, Default)]
 pub struct ActionParts<'a> {
-    pub command: Option<&'a str>,
-    pub tool: Option<&'a str>,
-    pub file_path: Option<&'a str>,
-    pub more_paths: &'a [String],
-    pub diff: Option<&'a str>,
+    pub(crate) command: Option<&'a str>,
+    pub(crate) tool: Option<&'a str>,
+    pub(crate) file_path: Option<&'a str>,
+    pub(crate) more_paths: &'a [String],
+    pub(crate) diff: Option<&'a str>,
 }
 
 impl<'a> From<&'a Clearance> for ActionParts<'a> {

@@ -26,8 +26,8 @@ pub struct ListedAgent {
 pub struct KnownCapabilities {
     /// Its answer to `initialize`, unchanged.
     #[schemars(with = "serde_json::Value")]
-    pub initialize: Json,
+    pub(crate) initialize: Json,
     /// Its answer to `session/new`, unchanged.
     #[schemars(with = "serde_json::Value")]
-    pub session: Json,
+    pub(crate) session: Json,
 }

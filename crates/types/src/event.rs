@@ -247,7 +247,7 @@ impl EventKind {
     }
 
     /// Reports whether it is about a stall: its ladder, its recovery, or a limit of the agent's service.
-    pub const fn is_of_stall(self) -> bool {
+    pub(crate) const fn is_of_stall(self) -> bool {
         matches!(
             self,
             Self::StallStepTaken

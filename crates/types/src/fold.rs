@@ -54,7 +54,7 @@ fn is_aside(kind: EventKind) -> bool {
 /// A message that is not complete yet.
 #[derive(Debug, PartialEq, Eq)]
 pub struct OpenMessage {
-    pub speaker: Speaker,
+    pub(crate) speaker: Speaker,
     message: Option<String>,
 }
 

@@ -3,43 +3,43 @@
 //! Nothing here does I/O or knows a wire format. All layers above use these types; messages of agents and bridges are
 //! converted to them at the edge.
 
-pub mod access;
+mod access;
 pub mod action;
 pub mod agent;
-pub mod agent_message;
-pub mod agent_profile;
-pub mod audit;
-pub mod backup;
-pub mod clearance;
-pub mod content;
-pub mod daily_window;
-pub mod delivery;
-pub mod duration;
-pub mod error;
+mod agent_message;
+mod agent_profile;
+mod audit;
+mod backup;
+mod clearance;
+mod content;
+mod daily_window;
+mod delivery;
+mod duration;
+mod error;
 pub mod event;
-pub mod failure;
+mod failure;
 pub mod fold;
-pub mod health;
+mod health;
 pub mod host_call;
 pub mod id;
-pub mod json;
-pub mod ledger_rebuild;
-pub mod list;
-pub mod open_enum;
-pub mod policy;
-pub mod preset;
-pub mod prompt;
-pub mod question;
-pub mod received_event;
+mod json;
+mod ledger_rebuild;
+mod list;
+mod open_enum;
+mod policy;
+mod preset;
+mod prompt;
+mod question;
+mod received_event;
 #[cfg(any(test, feature = "samples"))]
 pub mod samples;
-pub mod session;
-pub mod stall;
-pub mod stats;
-pub mod steering;
+mod session;
+mod stall;
+mod stats;
+mod steering;
 pub mod summary;
 pub mod text;
-pub mod time;
+mod time;
 
 pub use access::{
     ConsoleCode, CreatedToken, Grant, ListedGrant, ListedToken, ListedWebSession, Role, SignIn, Token,
@@ -77,7 +77,7 @@ pub use ledger_rebuild::{
     ColumnDifference, DifferenceKind, LedgerDifference, LedgerRebuild, RebuildMode, RebuildProgress,
 };
 pub use list::List;
-pub use open_enum::{OpenEnum, WordEnum};
+pub use open_enum::OpenEnum;
 pub use policy::{
     ClearanceExplanation, ConfigReload, PolicySummary, RuleExplanation, RulesDifference, RulesTest,
     RulesTestResult,

@@ -9,7 +9,7 @@ use serde::Deserialize;
 use crate::{Event, EventKind, Json, LoggedEvent, SessionId, Time};
 
 /// The recorded payloads of a kind.
-pub fn golden(kind: EventKind) -> Vec<String> {
+pub(crate) fn golden(kind: EventKind) -> Vec<String> {
     let directory = Path::new(env!("CARGO_MANIFEST_DIR")).join("src/event/golden");
     let path = directory.join(format!("{}.jsonl", kind.as_str()));
     let text = std::fs::read_to_string(&path).unwrap_or_else(|error| panic!("{}: {error}", path.display()));
@@ -29,7 +29,7 @@ pub fn sample(kind: EventKind, fields: &serde_json::Value) -> LoggedEvent {
     logged(&event)
 }
 
-pub fn logged(event: &Event) -> LoggedEvent {
+pub(crate) fn logged(event: &Event) -> LoggedEvent {
     LoggedEvent {
         seq: 1,
         session: SessionId::from_seed([1; 10]),

@@ -12,6 +12,9 @@ use super::{
     PromptCapabilities, SessionId, Situation, Time, TurnId,
 };
 
+/// The protocol of a session whose agent uses the Agent Client Protocol.
+const ACP: &str = "acp";
+
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Serialize, Deserialize, schemars::JsonSchema)]
 #[serde(rename_all = "snake_case")]
 #[derive(EnumString, IntoStaticStr, strum::Display)]
@@ -103,6 +106,17 @@ pub struct SessionRecord {
     pub agent_info: AgentInfo,
     /// The time of its newest event, which only the log has.
     pub updated_at: Option<Time>,
+}
+
+impl SessionRecord {
+    pub fn is_busy(&self) -> bool {
+        self.turn.is_some() || self.queue > 0
+    }
+
+    /// Reports whether its agent uses the Agent Client Protocol.
+    pub fn is_acp(&self) -> bool {
+        self.protocol == ACP
+    }
 }
 
 /// The fate of a session that an ACP client started, when no client is attached to it any more. The configuration,
@@ -372,7 +386,7 @@ impl Session {
 
     /// Reports whether its agent uses the Agent Client Protocol.
     pub fn is_acp(&self) -> bool {
-        self.protocol == "acp"
+        self.protocol == ACP
     }
 
     /// Returns the unseen failure, unless its agent works again.

@@ -151,7 +151,7 @@ impl Rung {
     pub const LADDER: &[Self] =
         &[Self::Alert, Self::Nudge, Self::Nudge, Self::Interrupt, Self::Restart, Self::Escalate];
     /// The maximum number of steps.
-    pub const MOST: usize = 20;
+    pub(crate) const MOST: usize = 20;
 
     /// Parses a ladder. Its last step notifies people, so that no stall stays unseen.
     pub fn ladder(words: &[impl AsRef<str>]) -> Result<Vec<Self>, String> {

@@ -9,13 +9,12 @@ use serde::Serialize;
 use serde_json::Value;
 
 use crate::action::{self, ActionParts};
-use crate::event::{
-    AgentExited, AgentUpdate, ClearanceRequested, PlanStep, SessionCreated, Speaker, UnknownMessage,
-};
+use crate::event::{AgentUpdate, ClearanceRequested, PlanStep, Speaker, UnknownMessage};
 use crate::text::{clean, clean_block, cut, cut_words, plural, quoted, short};
 use crate::{ClearanceId, Event, PromptId, QuestionId, Risk, Rung, SettingValue, Time};
 
 mod requests;
+mod sessions;
 mod stalls;
 
 /// The number of fields shown of an unknown event, and the columns of each.
@@ -81,7 +80,7 @@ impl Summary {
     }
 
     /// Creates a summary with the text of a speaker, on any number of lines.
-    pub fn spoken(speaker: Speaker, tone: Tone, text: &str) -> Self {
+    pub(crate) fn spoken(speaker: Speaker, tone: Tone, text: &str) -> Self {
         Self { tone, speaker: Some(speaker), text: clean_block(text.trim_end()), detail: String::new() }
     }
 
@@ -122,84 +121,13 @@ impl Summary {
 impl Event {
     /// Describes the event in English. `show_time` formats the times in it for the reader.
     pub fn summary(&self, show_time: fn(Time) -> String) -> Summary {
-        self.session_summary()
+        sessions::summary(self)
             .or_else(|| self.spoken_summary())
             .or_else(|| self.prompt_summary())
             .or_else(|| requests::summary(self))
             .or_else(|| stalls::summary(self, show_time))
             .or_else(|| self.host_call_summary())
             .unwrap_or_else(|| other(self.name(), &self.data()))
-    }
-
-    fn session_summary(&self) -> Option<Summary> {
-        Some(match self {
-            Self::SessionCreated(created) => session_created(created),
-            Self::SessionAgentChanged(changed) => {
-                let agent = changed.agent.as_deref().unwrap_or(&changed.command);
-                Summary::new(Tone::Plain, format!("the agent is {}{}", clean(agent), by(&changed.by)))
-            }
-            Self::SessionPresetChanged(changed) => {
-                Summary::new(Tone::Plain, format!("preset {}{}", changed.preset.as_str(), by(&changed.by)))
-            }
-            Self::AgentSpawned(spawned) => {
-                let life = generation_suffix(spawned.generation);
-                Summary::new(Tone::Plain, format!("agent started, pid {}{life}", spawned.pid))
-            }
-            Self::AgentReady(ready) => {
-                let mode = ready
-                    .profile_mode()
-                    .map(|mode| word_suffix(", in mode ", &mode) + " as its profile says");
-                Summary::new(Tone::Plain, format!("agent is ready{}", mode.unwrap_or_default()))
-            }
-            Self::TurnStarted(started) => {
-                Summary::new(Tone::Plain, format!("turn started{}", clean_suffix(": ", &started.cause)))
-            }
-            Self::TurnEnded(ended) => {
-                Summary::new(Tone::Plain, format!("turn ended{}", word_suffix(": ", &ended.stop_reason)))
-            }
-            Self::SessionStopping(stopping) => Summary::new(
-                Tone::Warning,
-                format!("stopping ({}){}", stopping.mode.as_str(), clean_suffix(", by ", &stopping.by)),
-            ),
-            Self::SessionUnenforced(unenforced) => {
-                let why = unenforced.why.as_deref();
-                let why = why.unwrap_or("it acts without ever having asked for a clearance");
-                Summary::new(Tone::Bad, format!("unenforced: {}", clean(why)))
-            }
-            Self::SessionResumed(resumed) => Summary::new(
-                Tone::Strong,
-                format!(
-                    "resumed{}{}",
-                    generation_suffix(resumed.generation),
-                    clean_suffix(", by ", &resumed.by)
-                ),
-            ),
-            Self::SessionKept(kept) => {
-                Summary::new(Tone::Quiet, format!("stays when its ACP client leaves: used{}", by(&kept.by)))
-            }
-            Self::SessionAdopted(adopted) => {
-                let pid = adopted.pid.map(|pid| format!(", pid {pid}")).unwrap_or_default();
-                let (life, why) = (generation_suffix(adopted.generation), clean(&adopted.why));
-                Summary::new(Tone::Bad, format!("adopted as an orphan{pid}{life}: {why}"))
-            }
-            Self::SessionEnded(ended) => Summary::new(
-                Tone::Strong,
-                format!("session ended{}", exit_suffix(ended.why.as_deref(), &ended.reason)),
-            ),
-            Self::SessionSeen(seen) => Summary::new(
-                Tone::Quiet,
-                format!("its failure was seen{}{}", by(&seen.by), clean_suffix(": ", &seen.reason)),
-            ),
-            Self::OutputIncomplete(incomplete) => Summary::new(
-                Tone::Bad,
-                format!("output may be missing{}", clean_suffix(": ", &incomplete.why)),
-            ),
-            Self::AgentExited(exited) => agent_exited(exited),
-            Self::SpendCapped(capped) => {
-                Summary::new(Tone::Bad, format!("no new turn begins{}", clean_suffix(": ", &capped.why)))
-            }
-            _ => return None,
-        })
     }
 
     /// Summarizes the text of an agent, and its invalid lines.
@@ -380,29 +308,6 @@ impl UnknownMessage {
     }
 }
 
-fn session_created(created: &SessionCreated) -> Summary {
-    let agent = created.agent.as_deref().unwrap_or(&created.command);
-    let agent = if agent.is_empty() { "an agent".to_owned() } else { clean(agent) };
-    let name = created.name.as_deref().map(|name| clean_suffix(" ", name)).unwrap_or_default();
-    let within = clean_suffix(" in ", &created.workspace.display().to_string());
-    Summary::new(
-        Tone::Strong,
-        format!("session{name} created: {agent}{within}{}", clean_suffix(", by ", &created.by)),
-    )
-}
-
-fn agent_exited(exited: &AgentExited) -> Summary {
-    let how = match (exited.code, exited.signal) {
-        (Some(code), _) => format!(" with code {code}"),
-        (None, Some(signal)) => format!(" by signal {signal}"),
-        (None, None) => String::new(),
-    };
-    let steps = clean_suffix(" after ", &exited.steps.join(", "));
-    let killed = if exited.killed == 0 { String::new() } else { format!(", {} killed", exited.killed) };
-    let tone = if exited.code == Some(0) { Tone::Plain } else { Tone::Bad };
-    Summary::new(tone, format!("agent exited{how}{steps}{killed}")).below(&exited.stderr_tail)
-}
-
 fn agent_update(update: &AgentUpdate) -> Summary {
     let tells = |text: String| Summary::spoken(Speaker::Agent, Tone::Quiet, &text);
     let optional = |before: &str, text: &Option<String>| {
@@ -523,10 +428,6 @@ fn by(name: &str) -> String {
 
 fn colon(text: &str) -> &'static str {
     if text.is_empty() { "" } else { ": " }
-}
-
-fn generation_suffix(generation: u32) -> String {
-    if generation < 2 { String::new() } else { format!(", generation {generation}") }
 }
 
 fn prompt(id: PromptId) -> String {

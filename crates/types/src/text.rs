@@ -85,7 +85,7 @@ pub fn columns(text: &str) -> usize {
 }
 
 /// Counts the terminal columns of one character. Control characters count as one: [`clean`] has made them visible.
-pub fn char_columns(c: char) -> usize {
+pub(crate) fn char_columns(c: char) -> usize {
     c.width().unwrap_or(1)
 }
 

@@ -60,32 +60,39 @@ impl fmt::Display for Time {
 
 /// Serialization of times as text, for the log and the API: `#[serde(with = "rfc3339")]`. By default a [`Time`]
 /// serializes as a number, as in snapshots.
-pub mod rfc3339 {
+pub(crate) mod rfc3339 {
     use serde::de::Error as _;
     use serde::{Deserialize, Deserializer, Serializer};
 
     use super::Time;
 
-    pub fn serialize<S: Serializer>(time: &Time, serializer: S) -> Result<S::Ok, S::Error> {
+    #[expect(clippy::trivially_copy_pass_by_ref, reason = "serde calls it with a reference")]
+    pub(crate) fn serialize<S: Serializer>(time: &Time, serializer: S) -> Result<S::Ok, S::Error> {
         serializer.collect_str(time)
     }
 
-    pub fn deserialize<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Time, D::Error> {
+    pub(crate) fn deserialize<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Time, D::Error> {
         let text = String::deserialize(deserializer)?;
         Time::parse(&text).ok_or_else(|| D::Error::custom("not an RFC 3339 time"))
     }
 
     /// The same for optional times.
-    pub mod optional {
+    pub(crate) mod optional {
         use serde::{Deserialize, Deserializer, Serialize, Serializer};
 
         use super::Time;
 
-        pub fn serialize<S: Serializer>(time: &Option<Time>, serializer: S) -> Result<S::Ok, S::Error> {
+        #[expect(clippy::ref_option, reason = "serde calls it with a reference")]
+        pub(crate) fn serialize<S: Serializer>(
+            time: &Option<Time>,
+            serializer: S,
+        ) -> Result<S::Ok, S::Error> {
             time.map(|time| time.to_string()).serialize(serializer)
         }
 
-        pub fn deserialize<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Option<Time>, D::Error> {
+        pub(crate) fn deserialize<'de, D: Deserializer<'de>>(
+            deserializer: D,
+        ) -> Result<Option<Time>, D::Error> {
             #[derive(Deserialize)]
             struct Rfc3339Time(#[serde(with = "super")] Time);
             Ok(Option::<Rfc3339Time>::deserialize(deserializer)?.map(|Rfc3339Time(time)| time))

@@ -34,7 +34,7 @@ use serde_json::value::RawValue;
 use super::unquote;
 
 /// The supported version. An agent may answer with another one.
-pub const VERSION: u64 = 1;
+pub(crate) const VERSION: u64 = 1;
 
 /// The names of the methods.
 pub mod method {
@@ -43,36 +43,35 @@ pub mod method {
     };
 
     pub const INITIALIZE: &str = AGENT.initialize;
-    pub const AUTHENTICATE: &str = AGENT.authenticate;
-    pub const SESSION_NEW: &str = AGENT.session_new;
-    pub const SESSION_LOAD: &str = AGENT.session_load;
-    pub const SESSION_RESUME: &str = AGENT.session_resume;
-    pub const SESSION_LIST: &str = AGENT.session_list;
-    pub const SESSION_CLOSE: &str = AGENT.session_close;
-    pub const SESSION_DELETE: &str = AGENT.session_delete;
+    pub(crate) const AUTHENTICATE: &str = AGENT.authenticate;
+    pub(crate) const SESSION_NEW: &str = AGENT.session_new;
+    pub(crate) const SESSION_LOAD: &str = AGENT.session_load;
+    pub(crate) const SESSION_RESUME: &str = AGENT.session_resume;
+    pub(crate) const SESSION_LIST: &str = AGENT.session_list;
+    pub(crate) const SESSION_CLOSE: &str = AGENT.session_close;
+    pub(crate) const SESSION_DELETE: &str = AGENT.session_delete;
     pub const SESSION_PROMPT: &str = AGENT.session_prompt;
     pub const SESSION_CANCEL: &str = AGENT.session_cancel;
-    pub const SESSION_SET_MODE: &str = AGENT.session_set_mode;
-    pub const SESSION_SET_CONFIG_OPTION: &str = AGENT.session_set_config_option;
+    pub(crate) const SESSION_SET_MODE: &str = AGENT.session_set_mode;
+    pub(crate) const SESSION_SET_CONFIG_OPTION: &str = AGENT.session_set_config_option;
     /// No longer in the schema: models have become config options. Older agents support only this.
-    pub const SESSION_SET_MODEL: &str = "session/set_model";
+    pub(crate) const SESSION_SET_MODEL: &str = "session/set_model";
 
     /// An extension of Claude's and Codex's adapters.
-    pub const SESSION_STEERING: &str = "_session/steering";
+    pub(crate) const SESSION_STEERING: &str = "_session/steering";
 
     pub const SESSION_UPDATE: &str = CLIENT.session_update;
     pub const REQUEST_PERMISSION: &str = CLIENT.session_request_permission;
-    pub const READ_TEXT_FILE: &str = CLIENT.fs_read_text_file;
-    pub const WRITE_TEXT_FILE: &str = CLIENT.fs_write_text_file;
-    pub const TERMINAL_CREATE: &str = CLIENT.terminal_create;
-    pub const TERMINAL_OUTPUT: &str = CLIENT.terminal_output;
-    pub const TERMINAL_WAIT: &str = CLIENT.terminal_wait_for_exit;
-    pub const TERMINAL_KILL: &str = CLIENT.terminal_kill;
-    pub const TERMINAL_RELEASE: &str = CLIENT.terminal_release;
+    pub(crate) const READ_TEXT_FILE: &str = CLIENT.fs_read_text_file;
+    pub(crate) const WRITE_TEXT_FILE: &str = CLIENT.fs_write_text_file;
+    pub(crate) const TERMINAL_CREATE: &str = CLIENT.terminal_create;
+    pub(crate) const TERMINAL_OUTPUT: &str = CLIENT.terminal_output;
+    pub(crate) const TERMINAL_WAIT: &str = CLIENT.terminal_wait_for_exit;
+    pub(crate) const TERMINAL_KILL: &str = CLIENT.terminal_kill;
+    pub(crate) const TERMINAL_RELEASE: &str = CLIENT.terminal_release;
     pub const ELICITATION_CREATE: &str = CLIENT.elicitation_create;
-    pub const ELICITATION_COMPLETE: &str = CLIENT.elicitation_complete;
 
-    pub const CANCEL_REQUEST: &str = BOTH.cancel_request;
+    pub(crate) const CANCEL_REQUEST: &str = BOTH.cancel_request;
 }
 
 /// Parses a non-negative number; `None` for any other value.

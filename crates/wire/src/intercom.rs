@@ -27,42 +27,42 @@ pub enum IntercomMessage<'a> {
 
 #[derive(Debug)]
 pub struct ClearanceRequestParams<'a> {
-    pub title: Cow<'a, str>,
-    pub description: Option<Cow<'a, str>>,
-    pub diff: Option<Cow<'a, str>>,
-    pub file_path: Option<Cow<'a, str>>,
-    pub risk_level: Option<Cow<'a, str>>,
-    pub tool: Option<Cow<'a, str>>,
-    pub command: Option<Cow<'a, str>>,
+    pub(crate) title: Cow<'a, str>,
+    pub(crate) description: Option<Cow<'a, str>>,
+    pub(crate) diff: Option<Cow<'a, str>>,
+    pub(crate) file_path: Option<Cow<'a, str>>,
+    pub(crate) risk_level: Option<Cow<'a, str>>,
+    pub(crate) tool: Option<Cow<'a, str>>,
+    pub(crate) command: Option<Cow<'a, str>>,
 }
 
 #[derive(Debug)]
 pub struct PromptForwardParams<'a> {
-    pub text: Cow<'a, str>,
-    pub sort: Option<Cow<'a, str>>,
+    pub(crate) text: Cow<'a, str>,
+    pub(crate) sort: Option<Cow<'a, str>>,
 }
 
 #[derive(Debug)]
 pub struct ToolUpdateParams<'a> {
-    pub title: Cow<'a, str>,
-    pub tool: Option<Cow<'a, str>>,
+    pub(crate) title: Cow<'a, str>,
+    pub(crate) tool: Option<Cow<'a, str>>,
     /// The id of the call, the same in all messages about it.
-    pub call: Option<Cow<'a, str>>,
-    pub status: Option<Cow<'a, str>>,
+    pub(crate) call: Option<Cow<'a, str>>,
+    pub(crate) status: Option<Cow<'a, str>>,
 }
 
 #[derive(Debug)]
 pub struct ServiceLimitParams<'a> {
-    pub kind: Option<Cow<'a, str>>,
-    pub resets_at: Option<Cow<'a, str>>,
-    pub retry_after_seconds: Option<u64>,
+    pub(crate) kind: Option<Cow<'a, str>>,
+    pub(crate) resets_at: Option<Cow<'a, str>>,
+    pub(crate) retry_after_seconds: Option<u64>,
 }
 
 /// One step of a heartbeat's progress; fields are `None` if the agent sent another type.
 #[derive(Debug, PartialEq, Eq)]
 pub struct HeartbeatStep<'a> {
-    pub label: Option<Cow<'a, str>>,
-    pub status: Option<Cow<'a, str>>,
+    pub(crate) label: Option<Cow<'a, str>>,
+    pub(crate) status: Option<Cow<'a, str>>,
 }
 
 /// The reason why a message is invalid.
@@ -405,7 +405,7 @@ fn loose_string(raw: &str) -> Cow<'_, str> {
 /// A message to an agent.
 #[derive(Debug, Serialize)]
 #[serde(tag = "method", content = "params")]
-pub enum IntercomCommand<'a> {
+pub(crate) enum IntercomCommand<'a> {
     #[serde(rename = "clearance/response")]
     ClearanceResponse { status: &'static str, reason: Option<&'a str> },
     #[serde(rename = "prompt/send")]
@@ -425,12 +425,12 @@ pub enum IntercomCommand<'a> {
 }
 
 /// Reports whether only the daemon sends this method, without an answer: an agent that sends it echoes us.
-pub fn is_daemon_method(method: &str) -> bool {
+pub(crate) fn is_daemon_method(method: &str) -> bool {
     ["prompt/send", "session/interrupt", "nudge"].contains(&method)
 }
 
 /// Encodes one message as text, without framing.
-pub fn render(message: &IntercomCommand<'_>, id: Option<&RequestId>) -> String {
+pub(crate) fn render(message: &IntercomCommand<'_>, id: Option<&RequestId>) -> String {
     #[derive(Serialize)]
     struct OutgoingEnvelope<'a> {
         #[serde(skip_serializing_if = "Option::is_none")]

@@ -19,7 +19,7 @@ pub const INTERNAL_ERROR: i64 = -32603;
 /// ACP's code for a missing resource.
 pub const RESOURCE_NOT_FOUND: i64 = -32002;
 /// The code for a cancelled request.
-pub const REQUEST_CANCELLED: i64 = -32800;
+pub(crate) const REQUEST_CANCELLED: i64 = -32800;
 
 #[derive(Debug)]
 pub enum RpcMessage<'a> {
@@ -169,7 +169,7 @@ pub fn error(id: &RequestId, code: i64, message: &str, data: Option<&Json>) -> S
 }
 
 /// Encodes the error object of an answer.
-pub fn error_object(code: i64, message: &str) -> String {
+pub(crate) fn error_object(code: i64, message: &str) -> String {
     to_text(&ErrorObject { code, message, data: None })
 }
 

@@ -51,7 +51,7 @@ pub(crate) fn trim_json(text: &str) -> &str {
 pub struct ParsedText<'a>(&'a str);
 
 impl<'a> ParsedText<'a> {
-    pub fn as_str(self) -> &'a str {
+    pub(crate) fn as_str(self) -> &'a str {
         self.0
     }
 

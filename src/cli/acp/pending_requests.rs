@@ -281,11 +281,11 @@ impl PendingRelayRequests {
     /// Handles a frame from the daemon.
     pub(super) fn daemon(&mut self, frame: &str) -> Result<(), InvalidRpcMessage> {
         let (place, text) = message::split(frame);
-        let said = jsonrpc::parse(text)?;
+        let received = jsonrpc::parse(text)?;
         if let Some((seq, session)) = place {
             self.sessions.entry(session.to_owned()).or_default().seq = Some(seq);
         }
-        match said {
+        match received {
             RpcMessage::Request { id, method, params } => {
                 let ours = self.own_id();
                 self.to_client.push_back(message::request(&ours, &method, params));

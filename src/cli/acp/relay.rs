@@ -32,8 +32,8 @@ const PULSE: Duration = Duration::from_secs(30);
 type Connecting<'a> = Pin<Box<dyn Future<Output = anyhow::Result<DaemonSocket>> + 'a>>;
 
 pub(super) struct Relay<'a> {
-    door: &'a DaemonConnector,
-    ledger: PendingRelayRequests,
+    connector: &'a DaemonConnector,
+    requests: PendingRelayRequests,
     inbox: StdinFrames,
     input: mpsc::Receiver<Vec<u8>>,
     output: mpsc::Sender<Vec<u8>>,
@@ -75,13 +75,13 @@ enum RelayEvent {
 
 impl<'a> Relay<'a> {
     /// Returns the relay with its first connection.
-    pub(super) fn new(door: &'a DaemonConnector, link: DaemonSocket, close_sessions: bool) -> Self {
+    pub(super) fn new(connector: &'a DaemonConnector, link: DaemonSocket, close_sessions: bool) -> Self {
         let (output, written) = stdio::write();
-        let mut ledger = PendingRelayRequests::new();
-        ledger.connected();
+        let mut requests = PendingRelayRequests::new();
+        requests.connected();
         Self {
-            door,
-            ledger,
+            connector,
+            requests,
             inbox: StdinFrames::default(),
             input: stdio::read(),
             output,
@@ -105,12 +105,12 @@ impl<'a> Relay<'a> {
         let mut pulse = interval_at(Instant::now() + PULSE, PULSE);
         pulse.set_missed_tick_behavior(MissedTickBehavior::Delay);
         loop {
-            while self.ledger.has_room_for_client() {
+            while self.requests.has_room_for_client() {
                 let Some(frame) = self.inbox.next() else { break };
-                self.ledger.frame(frame);
+                self.requests.frame(frame);
             }
-            while self.stdout_closed && self.ledger.next_for_client().is_some() {}
-            let all_read = self.inbox.ended && self.ledger.has_room_for_client();
+            while self.stdout_closed && self.requests.next_for_client().is_some() {}
+            let all_read = self.inbox.ended && self.requests.has_room_for_client();
             if all_read && self.closing.is_none() {
                 self.close();
             }
@@ -120,7 +120,7 @@ impl<'a> Relay<'a> {
             }
             let happened = {
                 let Self {
-                    ledger,
+                    requests,
                     inbox,
                     input,
                     output,
@@ -128,20 +128,20 @@ impl<'a> Relay<'a> {
                     link,
                     connecting,
                     closing,
-                    stdout_closed: deaf,
+                    stdout_closed,
                     ..
                 } = &mut self;
                 let (sender, reader) = match link {
                     Some(link) => (link.sender.as_ref(), Some(&mut link.reader)),
                     None => (None, None),
                 };
-                let reading = ledger.has_room_for_client() && !inbox.ended && closing.is_none();
+                let reading = requests.has_room_for_client() && !inbox.ended && closing.is_none();
                 tokio::select! {
                     chunk = input.recv(), if reading => RelayEvent::Read(chunk),
-                    room = output.reserve(), if ledger.has_for_client() => RelayEvent::Writable(room.is_ok()),
-                    _ = written, if !*deaf => RelayEvent::Writable(false),
-                    room = room(sender), if parts || ledger.has_for_daemon() => RelayEvent::Sendable(room),
-                    said = next(reader), if ledger.has_room_for_daemon() => RelayEvent::Received(said),
+                    room = output.reserve(), if requests.has_for_client() => RelayEvent::Writable(room.is_ok()),
+                    _ = written, if !*stdout_closed => RelayEvent::Writable(false),
+                    room = room(sender), if parts || requests.has_for_daemon() => RelayEvent::Sendable(room),
+                    received = next(reader), if requests.has_room_for_daemon() => RelayEvent::Received(received),
                     link = connected(connecting) => RelayEvent::Connected(link),
                     _ = pulse.tick() => RelayEvent::Pulse,
                     _ = interrupt.recv() => RelayEvent::Signal,
@@ -161,13 +161,13 @@ impl<'a> Relay<'a> {
         match happened {
             RelayEvent::Read(chunk) => self.inbox.feed(chunk),
             RelayEvent::Writable(true) => {
-                if let Some(text) = self.ledger.next_for_client() {
+                if let Some(text) = self.requests.next_for_client() {
                     self.output.try_send(self.inbox.wrap(&text)).ok(); // there was room, and only we send
                 }
             }
             RelayEvent::Sendable(true) => {
                 let message =
-                    self.ledger.next_for_daemon().map_or_else(|| self.close_message(), Message::text);
+                    self.requests.next_for_daemon().map_or_else(|| self.close_message(), Message::text);
                 if let Some(sender) = self.link.as_ref().and_then(|link| link.sender.as_ref()) {
                     sender.try_send(message).ok(); // as above
                 }
@@ -188,14 +188,14 @@ impl<'a> Relay<'a> {
                 output::print_note("reconnected to the daemon");
                 (self.link, self.connecting) = (Some(link), None);
                 (self.up_since, self.received_since_ping) = (Instant::now(), true);
-                self.ledger.connected();
+                self.requests.connected();
             }
             RelayEvent::Connected(Err(error)) => {
                 let away = daemon_socket::max_absence().as_secs();
                 let why = format!("the daemon went away, and did not come back within {away} s: {error:#}");
                 output::print_note(&why);
                 self.connecting = None;
-                self.ledger.give_up(&why);
+                self.requests.give_up(&why);
                 self.dead = Some(why);
             }
             RelayEvent::Pulse => self.pulse(),
@@ -207,7 +207,7 @@ impl<'a> Relay<'a> {
     fn handle_daemon_message(&mut self, message: Message) {
         self.received_since_ping = true;
         if let Message::Text(text) = message
-            && let Err(bad) = self.ledger.daemon(text.as_str())
+            && let Err(bad) = self.requests.daemon(text.as_str())
         {
             output::print_note(&format!("the daemon sent an invalid message: {bad}"));
         }
@@ -219,18 +219,18 @@ impl<'a> Relay<'a> {
             return;
         }
         let lasted = self.up_since.elapsed() >= MIN_STABLE;
-        self.ledger.lost(lasted);
+        self.requests.lost(lasted);
         output::print_note("the daemon has closed the connection; reconnecting");
         // A daemon that closes the connection on our first message must not extend the time limit with every attempt.
         let since = self.away_since.filter(|_| !lasted).unwrap_or_else(Instant::now);
         self.away_since = Some(since);
-        self.connecting = Some(Box::pin(self.door.reopen(since)));
+        self.connecting = Some(Box::pin(self.connector.reopen(since)));
     }
 
     /// Sends pings to a remote daemon only: a local socket does not go silent.
     fn pulse(&mut self) {
-        let Some(link) = self.link.as_ref().filter(|_| self.door.is_elsewhere()) else { return };
-        if !self.ledger.has_room_for_daemon() {
+        let Some(link) = self.link.as_ref().filter(|_| self.connector.is_elsewhere()) else { return };
+        if !self.requests.has_room_for_daemon() {
             return; // we did not read meanwhile, so silence proves nothing
         }
         if !std::mem::take(&mut self.received_since_ping) {
@@ -253,14 +253,14 @@ impl<'a> Relay<'a> {
             self.inbox.feed(Some(chunk)); // the bytes were read and must be handled
         }
         if self.close_sessions {
-            self.ledger.close_sessions();
+            self.requests.close_sessions();
         }
     }
 
     /// Returns true if the client has left and only the close is missing.
     fn is_ready_to_close(&self) -> bool {
         self.closing.as_ref().is_some_and(|closing| !closing.close_sent || self.link.is_none())
-            && self.ledger.is_settled()
+            && self.requests.is_settled()
     }
 
     fn close_message(&mut self) -> Message {
@@ -270,10 +270,10 @@ impl<'a> Relay<'a> {
 
     /// Writes the rest to the client, if it reads.
     async fn leave(self) -> anyhow::Result<()> {
-        let Self { mut ledger, inbox, output, written, stdout_closed: deaf, dead, link, .. } = self;
-        let untold = link.is_none() && !ledger.is_settled();
+        let Self { mut requests, inbox, output, written, stdout_closed, dead, link, .. } = self;
+        let undelivered = link.is_none() && !requests.is_settled();
         let rest = async {
-            while let Some(text) = ledger.next_for_client() {
+            while let Some(text) = requests.next_for_client() {
                 if output.send(inbox.wrap(&text)).await.is_err() {
                     return;
                 }
@@ -281,12 +281,12 @@ impl<'a> Relay<'a> {
             drop(output);
             written.await.ok(); // stdout is closed
         };
-        if !deaf {
+        if !stdout_closed {
             timeout(CLOSE_TIMEOUT, rest).await.ok(); // a client that does not read is not waited for
         }
         match dead {
             Some(why) => Err(CliFailure::failed(why).into()),
-            None if untold => {
+            None if undelivered => {
                 Err(CliFailure::failed("the daemon is away, and not every message was delivered").into())
             }
             None => Ok(()),

@@ -1,7 +1,7 @@
-//! The client's end: stdin in chunks, stdout message by message, both framings.
+//! The client's end of the relay: reads stdin in chunks and writes stdout message by message, in either framing.
 //!
-//! Each direction has a thread of its own, not a task: neither a read that never ends nor a client that does not read
-//! must keep the process from ending.
+//! Each direction has a thread and not a task, because the process must be able to exit while a read of stdin or a write
+//! to a client that does not read still blocks.
 
 use std::io::{Read, Write};
 use std::thread;
@@ -15,9 +15,9 @@ use intercom_wire::framing::Framer;
 /// The maximum size of a message of the client, which may contain images.
 const MAX_MESSAGE: usize = 32 << 20;
 const CHUNK: usize = 64 << 10;
-/// The maximum number of unhandled chunks; at the limit stdin is not read.
+/// The maximum number of chunks that are not processed yet; at the limit, stdin is not read.
 const CHUNKS: usize = 1;
-/// The maximum number of messages in the writer; the pending requests have the others.
+/// The maximum number of messages that wait for the writer; further ones wait in the relay.
 const MESSAGES: usize = 4;
 const HEADER: &[u8] = b"content-";
 
@@ -46,17 +46,17 @@ impl StdinFrames {
         if self.ended { framer.finish(&mut self.buf) } else { framer.next(&mut self.buf) }
     }
 
-    /// Frames a message in the client's own framing; by lines until that is known.
+    /// Frames a message as the client does; by lines until the client's framing is known.
     pub(super) fn wrap(&self, text: &str) -> Vec<u8> {
         match &self.framer {
             Some(framer @ Framer::Lsp(_)) => framer.wrap(text),
-            // A line feed between the tokens of a message is white space, and a string contains none.
+            // In JSON a line break is white space between tokens, because strings contain only escaped ones.
             _ => format!("{}\n", text.replace(['\r', '\n'], " ")).into_bytes(),
         }
     }
 }
 
-/// Detects the framing; `None` while there are too few bytes to tell.
+/// Detects the framing; `None` while the first bytes could begin either one.
 fn framing(bytes: &[u8], ended: bool) -> Option<Framer> {
     let text = bytes.trim_ascii_start();
     let head = &text[..text.len().min(HEADER.len())];
@@ -82,17 +82,18 @@ pub(super) fn read() -> mpsc::Receiver<Vec<u8>> {
                     }
                 }
                 Err(error) if error.kind() == std::io::ErrorKind::Interrupted => {}
-                Ok(_) | Err(_) => return, // either way this is the end of stdin
+                Ok(_) | Err(_) => return, // an unreadable stdin has ended, too
             }
         }
     });
     receiver
 }
 
-/// Writes stdout, flushed after every message. The second half resolves when all is written, or when stdout is closed.
+/// Starts a writer of stdout, which flushes after every message. The receiver resolves when all messages are written, or
+/// when stdout is closed.
 pub(super) fn write() -> (mpsc::Sender<Vec<u8>>, oneshot::Receiver<()>) {
     let (sender, mut receiver) = mpsc::channel::<Vec<u8>>(MESSAGES);
-    let (done, over) = oneshot::channel();
+    let (done, finished) = oneshot::channel();
     thread::spawn(move || {
         let mut stdout = std::io::stdout().lock();
         while let Some(message) = receiver.blocking_recv() {
@@ -100,16 +101,16 @@ pub(super) fn write() -> (mpsc::Sender<Vec<u8>>, oneshot::Receiver<()>) {
                 break;
             }
         }
-        done.send(()).ok(); // perhaps nobody waits
+        done.send(()).ok(); // the relay may not wait for it
     });
-    (sender, over)
+    (sender, finished)
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
 
-    /// What is read of `bytes`, whole and byte by byte, and how a message is sent back.
+    /// Reads `bytes` at once and byte by byte, and frames an answer.
     fn check(bytes: &[u8], expected: &[&str], wrapped: &str) {
         for size in [1, bytes.len().max(1)] {
             let mut inbox = StdinFrames::default();

@@ -204,8 +204,8 @@ fn tool(program: &str, args: &[&OsStr]) -> anyhow::Result<String> {
     command.args(args).env_clear().env("PATH", path).env("LC_ALL", "C").stdin(Stdio::null());
     let ran = command.output().with_context(|| format!("`{program}` is needed to unpack it"))?;
     if !ran.status.success() {
-        let said = String::from_utf8_lossy(&ran.stderr);
-        bail!("`{program}` cannot unpack it: {}", said.lines().next().unwrap_or("it does not say why"));
+        let stderr = String::from_utf8_lossy(&ran.stderr);
+        bail!("`{program}` cannot unpack it: {}", stderr.lines().next().unwrap_or("it does not say why"));
     }
     Ok(String::from_utf8_lossy(&ran.stdout).into_owned())
 }

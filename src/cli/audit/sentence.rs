@@ -142,8 +142,8 @@ mod tests {
             assert_eq!(about(&action, &data).unwrap_or_default(), expected, "{action}");
         }
         let token = json!({"token": "tok_1", "name": "ci", "role": "viewer", "expires_at": "2026-03-04T12:00:00.000Z"});
-        let told = about("token.created", &token);
-        assert_eq!(told.as_deref(), Some("ci, viewer, until 2026-03-04 12:00:00 UTC"));
+        let details = about("token.created", &token);
+        assert_eq!(details.as_deref(), Some("ci, viewer, until 2026-03-04 12:00:00 UTC"));
         assert_eq!(about("token.revoked", &json!({})), None);
     }
 }

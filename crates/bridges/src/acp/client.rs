@@ -11,8 +11,8 @@ use super::feed::{FeedCommand, FeedOpening, MAX_COMMANDS, SessionFeed};
 use super::queue::ClientOutbox;
 use super::refusal::RpcRefusal;
 use super::{AcpBridge, ConnectOptions};
-use intercom_daemon::ops::{Caller, ErrorKind, LogReader, Operations, ReadModel};
-use intercom_types::{Event, EventKind, ListedAgent, PromptCapabilities, Session, SessionId};
+use intercom_daemon::ops::{Caller, ErrorKind, LogReader, OpError, Operations, ReadModel};
+use intercom_types::{Event, EventKind, ListedAgent, PromptCapabilities, Session, SessionId, SessionRecord};
 use intercom_wire::acp::client_request::InitializeParams;
 
 #[derive(Debug)]
@@ -102,10 +102,16 @@ impl ClientState {
     pub(super) async fn session(&self, id: &str) -> Result<Session, RpcRefusal> {
         let no_session = || RpcRefusal::no_session(id);
         let known: SessionId = id.parse().map_err(|_| no_session())?;
-        match self.ops().session(self.caller(), &known).await {
+        match self.ops().session_without_processes(self.caller(), &known).await {
             Err(error) if error.kind == ErrorKind::NotFound => Err(no_session()),
             read => Ok(read?),
         }
+    }
+
+    /// Finds the stored record of a session. It has everything that a prompt or an interrupt needs.
+    pub(super) async fn session_record(&self, id: SessionId) -> Result<SessionRecord, RpcRefusal> {
+        let found = self.log().session(id).await.map_err(OpError::from)?;
+        found.ok_or_else(|| RpcRefusal::no_session(&id))
     }
 
     pub(super) async fn profiles(&self) -> Result<Vec<ListedAgent>, RpcRefusal> {
@@ -227,22 +233,19 @@ impl ClientState {
     }
 
     /// Returns the ready message of the session's agent, or an earlier one of the same profile.
-    async fn ready(&self, seen: &Session) -> Option<Value> {
-        if !seen.is_acp() {
-            return None;
-        }
+    async fn ready(&self, session: SessionId, agent: Option<&str>) -> Option<Value> {
         let newest = self.acp.0.ops.bell().listen().newest();
         let events =
-            self.log().events_of(seen.id, &[EventKind::AgentReady], newest, 1).await.unwrap_or_default();
+            self.log().events_of(session, &[EventKind::AgentReady], newest, 1).await.unwrap_or_default();
         let recorded = events.last().and_then(|logged| match logged.event() {
             Event::AgentReady(ready) => serde_json::from_str(ready.agent?.as_str()).ok(),
             _ => None,
         });
-        match (recorded, &seen.agent) {
+        match (recorded, agent) {
             (Some(recorded), _) => Some(recorded),
             (None, Some(agent)) => {
                 let profiles = self.profiles().await.ok()?;
-                let profile = profiles.into_iter().find(|profile| profile.name == *agent)?;
+                let profile = profiles.into_iter().find(|profile| profile.name == agent)?;
                 profile.known.map(|known| json!(known))
             }
             (None, None) => None,
@@ -251,18 +254,21 @@ impl ClientState {
 
     /// Returns the agent's answer to the opening of its session.
     pub(super) async fn agent_session(&self, seen: &Session) -> Option<Value> {
-        self.ready(seen).await.and_then(|ready| ready.get("session").cloned())
+        if !seen.is_acp() {
+            return None;
+        }
+        self.ready(seen.id, seen.agent.as_deref()).await.and_then(|ready| ready.get("session").cloned())
     }
 
     /// Returns the kinds of content that the session's agent accepts in a prompt.
-    pub(super) async fn takes(&self, seen: &Session) -> PromptCapabilities {
-        if !seen.is_acp() {
+    pub(super) async fn takes(&self, record: &SessionRecord) -> PromptCapabilities {
+        if !record.is_acp() {
             return PromptCapabilities::TEXT_ONLY;
         }
-        if let Some(takes) = seen.prompt_capabilities {
+        if let Some(takes) = record.agent_info.takes {
             return takes;
         }
-        let ready = self.ready(seen).await.unwrap_or_default();
+        let ready = self.ready(record.id, record.agent.as_deref()).await.unwrap_or_default();
         let accepted = ready.pointer("/initialize/agentCapabilities/promptCapabilities");
         let flag = |name: &str| accepted.and_then(|kinds| kinds.get(name)?.as_bool()).unwrap_or(false);
         PromptCapabilities {

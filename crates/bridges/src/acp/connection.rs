@@ -23,7 +23,7 @@ const MAX_REPEATED: usize = 1024;
 const MAX_SLOW_REQUESTS: usize = 64;
 
 /// Runs until the client disconnects, its access ends, or the daemon stops.
-pub(super) async fn converse(
+pub(super) async fn handle_messages(
     acp: AcpBridge,
     who: Caller,
     options: ConnectOptions,

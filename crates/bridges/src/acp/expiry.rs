@@ -60,17 +60,18 @@ impl AcpBridge {
     async fn run_expiry(&self) {
         let (mut left, mut next_look) = (self.find_left().await, Instant::now());
         loop {
-            let seats = self.0.ops.supervisor().config().seats.clone();
-            let soon = Instant::now() + (seats.close_grace() / 4).clamp(SHORTEST, LOOK_AT_LEFT);
+            let settings = self.0.ops.supervisor().config().acp_server.clone();
+            let soon = Instant::now() + (settings.close_grace() / 4).clamp(SHORTEST, LOOK_AT_LEFT);
             tokio::select! {
                 () = self.0.client_changes.notified() => {}
                 () = tokio::time::sleep_until(if left.is_empty() { next_look } else { next_look.min(soon) }) => {}
             }
             left.extend(self.record_changes().await);
-            self.end_left(&mut left, &seats).await;
+            self.end_left(&mut left, &settings).await;
             if Instant::now() >= next_look {
-                self.end_unneeded(&seats).await;
-                let shortest = seats.unused().into_iter().chain(seats.abandoned()).min().unwrap_or(LOOK);
+                self.end_unneeded(&settings).await;
+                let shortest =
+                    settings.unused().into_iter().chain(settings.abandoned()).min().unwrap_or(LOOK);
                 next_look = Instant::now() + (shortest / 4).clamp(SHORTEST, LOOK);
             }
         }
@@ -108,7 +109,7 @@ impl AcpBridge {
         left
     }
 
-    async fn end_left(&self, left: &mut BTreeSet<SessionId>, seats: &AcpServerConfig) {
+    async fn end_left(&self, left: &mut BTreeSet<SessionId>, settings: &AcpServerConfig) {
         for session in left.clone() {
             let found = self.0.ops.log().session(session).await;
             let record = match found {
@@ -123,7 +124,7 @@ impl AcpBridge {
                 || matches!(record.phase, Phase::Ended | Phase::Parked)
                 || self.clients_of(session) > 0;
             let over = is_at_rest(&record)
-                && left_at(&record).is_some_and(|at| Time::now().since(at) >= seats.close_grace());
+                && left_at(&record).is_some_and(|at| Time::now().since(at) >= settings.close_grace());
             if over && !stays {
                 self.end(session, LEFT);
             }
@@ -133,15 +134,15 @@ impl AcpBridge {
         }
     }
 
-    async fn end_unneeded(&self, seats: &AcpServerConfig) {
+    async fn end_unneeded(&self, settings: &AcpServerConfig) {
         let now = Time::now();
         for record in self.0.ops.log().live_sessions().await {
             if self.clients_of(record.id) > 0 {
                 continue;
             }
-            if seats.unused().is_some_and(|unused| is_unused(&record, now, unused)) {
+            if settings.unused().is_some_and(|unused| is_unused(&record, now, unused)) {
                 self.end(record.id, UNUSED);
-            } else if let Some(abandoned) = seats.abandoned()
+            } else if let Some(abandoned) = settings.abandoned()
                 && self.is_abandoned(&record, now, abandoned).await
             {
                 self.end(record.id, ABANDONED);

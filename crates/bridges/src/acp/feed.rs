@@ -222,7 +222,6 @@ impl SessionFeed {
     /// Answers the prompts of a session that was removed. Its log went with it, so no event will answer them.
     async fn answer_if_removed(&mut self) {
         let id = self.session.to_string();
-        // From the log: the operation would also inspect the session's processes, every time.
         if matches!(self.client.log().session(self.session).await, Ok(None)) {
             let left = self.prompts.all(&Err(RpcRefusal::no_session(&id)), Time::now());
             self.answer(left);

@@ -24,7 +24,7 @@ const PAGE: usize = 50;
 /// Returns the recorded ready message of the profile for this client's new sessions, if an agent of it ran before.
 pub(super) async fn known(client: &ClientState) -> Option<Value> {
     let config = client.acp().0.ops.supervisor().config();
-    let name = client.options().agent.clone().or_else(|| config.seats.agent.clone())?;
+    let name = client.options().agent.clone().or_else(|| config.acp_server.agent.clone())?;
     let profiles = client.profiles().await.ok()?;
     profiles.into_iter().find(|profile| profile.name == name)?.known.map(|known| json!(known))
 }
@@ -41,7 +41,7 @@ pub(super) async fn begin(
     }
     let (seen, history) = match &client.options().attach {
         Some(typed) => {
-            let seen = client.ops().session(client.caller(), typed).await?;
+            let seen = client.ops().session_without_processes(client.caller(), typed).await?;
             client.keep_session(seen.id).await;
             (seen, HistoryMode::After)
         }
@@ -78,7 +78,7 @@ async fn start(client: &ClientState, new: &NewSessionParams) -> Result<Session, 
 /// itself chose otherwise.
 fn on_client_left(client: &ClientState, name: Option<&str>) -> OnClientLeft {
     let options = client.options();
-    let wanted = options.on_close.unwrap_or(client.acp().0.ops.supervisor().config().seats.on_close);
+    let wanted = options.on_close.unwrap_or(client.acp().0.ops.supervisor().config().acp_server.on_close);
     // A client without a connection disconnects after every request.
     let stays = options.connectionless || (name.is_some() && options.on_close.is_none());
     if stays { OnClientLeft::Keep } else { wanted }
@@ -101,8 +101,8 @@ fn pick<'a>(
         _ => None,
     };
     let names = || profiles.iter().map(|profile| profile.name.as_str()).collect::<Vec<_>>();
-    let name = asked.or_else(here).or_else(|| config.seats.agent.clone()).or_else(only).ok_or_else(|| {
-        let how = "no agent is selected: use `intercom acp --agent NAME`, or set `agent` under [seats] in the configuration";
+    let name = asked.or_else(here).or_else(|| config.acp_server.agent.clone()).or_else(only).ok_or_else(|| {
+        let how = "no agent is selected: use `intercom acp --agent NAME`, or set `agent` under [acp_server] in the configuration";
         RpcRefusal::params(how).with(&json!({ "agents": names() }))
     })?;
     profiles.iter().find(|profile| profile.name == name).ok_or_else(|| {

@@ -375,7 +375,7 @@ mod tests {
             let mut prompts = PromptTracker::default();
             let (mut asked, mut answered) = (0_u64, Vec::new());
             for (what, n) in steps {
-                let heard = match what {
+                let answers = match what {
                     0 | 1 => {
                         asked += 1;
                         prompts.wait(prompt(n), RequestId::number(asked), Time::from_millis(0), None);
@@ -387,7 +387,7 @@ mod tests {
                     6 => prompts.apply_event(&sample(EventKind::PromptUndelivered, &json!({ "prompt": prompt(n) }))),
                     _ => prompts.apply_event(&stopping("ana")),
                 };
-                answered.extend(heard);
+                answered.extend(answers);
             }
             answered.extend(prompts.apply_event(&sample(EventKind::SessionEnded, &json!({}))));
             let mut ids: Vec<String> = answered.iter().map(|one| one.request.to_string()).collect();

@@ -154,12 +154,12 @@ mod tests {
         });
         tokio::task::yield_now().await;
         outbox.close();
-        let mut told = 0;
+        let mut received = 0;
         while let Some(next) = outlet.next().await {
             assert_eq!(next.text, "before");
-            told += 1;
+            received += 1;
         }
-        assert_eq!(told, OUTBOX);
+        assert_eq!(received, OUTBOX);
         feed.await.unwrap();
     }
 }

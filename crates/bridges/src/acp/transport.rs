@@ -105,7 +105,7 @@ async fn require_enabled(State(state): State<TransportState>, request: Request, 
     if state.settings().enabled {
         return next.run(request).await;
     }
-    ApiError::new(StatusCode::NOT_FOUND, "not_found", "ACP clients are turned off: see [seats] enabled")
+    ApiError::new(StatusCode::NOT_FOUND, "not_found", "ACP clients are turned off: see [acp_server] enabled")
         .into_response()
 }
 
@@ -123,7 +123,7 @@ async fn listen(
 
 impl TransportState {
     fn settings(&self) -> AcpServerConfig {
-        self.acp.0.ops.supervisor().config().seats.clone()
+        self.acp.0.ops.supervisor().config().acp_server.clone()
     }
 
     /// Reserves one of `max_connections` connections.
@@ -137,7 +137,7 @@ impl TransportState {
         }
         let message = format!("{limit} ACP clients are connected, which is the maximum");
         Err(ApiError::new(StatusCode::SERVICE_UNAVAILABLE, "too_many_connections", message)
-            .hint("disconnect one, or raise max_connections under [seats] in the configuration"))
+            .hint("disconnect one, or raise max_connections under [acp_server] in the configuration"))
     }
 
     fn lock_connections(&self) -> MutexGuard<'_, HashMap<ConnectionKey, Arc<HttpConnection>>> {
@@ -191,14 +191,20 @@ impl TransportState {
     }
 
     /// Runs the connection in a task of its own. It ends with the client, or with the daemon, which ends the outlet.
-    fn run(&self, name: ConnectionKey, hub: Arc<HttpConnection>, outlet: ClientOutlet, slot: ConnectionSlot) {
-        let (door, idle) = (self.clone(), self.settings().idle());
+    fn run(
+        &self,
+        name: ConnectionKey,
+        connection: Arc<HttpConnection>,
+        outlet: ClientOutlet,
+        slot: ConnectionSlot,
+    ) {
+        let (state, idle) = (self.clone(), self.settings().idle());
         self.acp.0.tasks.spawn(async move {
-            hub.run(outlet, idle).await;
+            connection.run(outlet, idle).await;
             // After a DELETE the client may have opened a new connection under this key: that one stays.
-            let mut hubs = door.lock_connections();
-            if hubs.get(&name).is_some_and(|known| Arc::ptr_eq(known, &hub)) {
-                hubs.remove(&name);
+            let mut connections = state.lock_connections();
+            if connections.get(&name).is_some_and(|known| Arc::ptr_eq(known, &connection)) {
+                connections.remove(&name);
             }
             drop(slot);
         });

@@ -19,7 +19,7 @@ use tokio_util::task::TaskTracker;
 mod conversation;
 mod unrecognised;
 
-use conversation::converse;
+use conversation::serve_connection;
 use unrecognised::{UnixClients, UnrecognisedConnections};
 
 pub(crate) use super::access::Peer;
@@ -64,7 +64,7 @@ pub async fn unix(listener: UnixListener, router: Router, closing: CancellationT
                             turn
                         }
                     };
-                    converse(stream, Peer::Unix { uid, client, recognition }, router, closing).await;
+                    serve_connection(stream, Peer::Unix { uid, client, recognition }, router, closing).await;
                     drop(turn);
                 }));
             }
@@ -98,9 +98,9 @@ pub async fn tcp(
                 let Ok(local) = prepare(&stream) else { return }; // it has gone already
                 let peer = Peer::Tcp { from, local, tls: tls.is_some(), recognition };
                 match tls {
-                    None => converse(stream, peer, router, closing).await,
+                    None => serve_connection(stream, peer, router, closing).await,
                     Some(tls) => match tokio::time::timeout(HANDSHAKE, tls.accept(stream)).await {
-                        Ok(Ok(stream)) => converse(stream, peer, router, closing).await,
+                        Ok(Ok(stream)) => serve_connection(stream, peer, router, closing).await,
                         Ok(Err(error)) => tracing::debug!(%from, %error, "no TLS"),
                         Err(_) => tracing::debug!(%from, "TLS took too long"),
                     },

@@ -99,17 +99,17 @@ impl AcpServerConfig {
 }
 
 pub(super) fn validate(config: &Config) -> ValidationResult {
-    let (at, seats) = (KeyPath::of(["seats"]), &config.seats);
-    within(&at, "max_prompt_bytes", &seats.max_prompt_bytes, &PROMPT_BYTES)?;
-    within(&at, "max_attached_bytes", &seats.max_attached_bytes, &ATTACHED_BYTES)?;
-    within(&at, "max_message_bytes", &seats.max_message_bytes, &MESSAGE_BYTES)?;
-    within(&at, "prompt_timeout_seconds", &seats.prompt_timeout_seconds, &TIMEOUT_SECONDS)?;
-    within(&at, "max_connections", &seats.max_connections, &CONNECTIONS)?;
-    within(&at, "idle_seconds", &seats.idle_seconds, &IDLE_SECONDS)?;
-    within(&at, "close_grace_seconds", &seats.close_grace_seconds, &GRACE_SECONDS)?;
-    within(&at, "unused_hours", &seats.unused_hours, &UNUSED_HOURS)?;
-    within(&at, "abandoned_hours", &seats.abandoned_hours, &ABANDONED_HOURS)?;
-    match &seats.agent {
+    let (at, settings) = (KeyPath::of(["acp_server"]), &config.acp_server);
+    within(&at, "max_prompt_bytes", &settings.max_prompt_bytes, &PROMPT_BYTES)?;
+    within(&at, "max_attached_bytes", &settings.max_attached_bytes, &ATTACHED_BYTES)?;
+    within(&at, "max_message_bytes", &settings.max_message_bytes, &MESSAGE_BYTES)?;
+    within(&at, "prompt_timeout_seconds", &settings.prompt_timeout_seconds, &TIMEOUT_SECONDS)?;
+    within(&at, "max_connections", &settings.max_connections, &CONNECTIONS)?;
+    within(&at, "idle_seconds", &settings.idle_seconds, &IDLE_SECONDS)?;
+    within(&at, "close_grace_seconds", &settings.close_grace_seconds, &GRACE_SECONDS)?;
+    within(&at, "unused_hours", &settings.unused_hours, &UNUSED_HOURS)?;
+    within(&at, "abandoned_hours", &settings.abandoned_hours, &ABANDONED_HOURS)?;
+    match &settings.agent {
         Some(agent) => is_agent(&at.key("agent"), agent, config),
         None => Ok(()),
     }

@@ -2,7 +2,7 @@
 
 use std::fmt::Write as _;
 
-use super::locate::KeyLocation;
+use super::locate::{KeyLocation, RENAMED_SECTION};
 
 /// Rewrites a serde error for people.
 pub(super) fn describe(message: &str, place: &KeyLocation) -> String {
@@ -34,7 +34,8 @@ fn unknown_key(expected: &str, place: &KeyLocation) -> String {
     let Some(key) = place.path.last_key() else { return message };
     // The rest is "`, expected one of `a`, `b`": the known keys are every second part between backticks.
     let known = expected.strip_prefix(key).and_then(|rest| rest.strip_prefix('`')).unwrap_or_default();
-    let known: Vec<_> = known.split('`').skip(1).step_by(2).collect();
+    let known = known.split('`').skip(1).step_by(2);
+    let known: Vec<_> = known.filter(|known| *known != RENAMED_SECTION.0).collect();
     let nearest = known.iter().map(|known| (distance(key, known), *known)).min();
     match nearest {
         Some((edits, known)) if edits <= 1 + key.len() / 4 => {
@@ -83,7 +84,7 @@ mod tests {
         check("[limit]\n", "c.toml:1: limit: unknown key, did you mean `limits`?");
         check(
             "port = 1",
-            "c.toml:1: port: unknown key, known keys are daemon, acp, limits, stop, stall, restart, spend, retention, api, access, operator, rule, clearances, webhook, audit, slack, seats, run, agents, workspaces",
+            "c.toml:1: port: unknown key, known keys are daemon, acp, limits, stop, stall, restart, spend, retention, api, access, operator, rule, clearances, webhook, audit, slack, acp_server, run, agents, workspaces",
         );
         check(
             "[retention]\nhours = 1",

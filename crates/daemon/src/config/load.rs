@@ -122,6 +122,16 @@ mod tests {
     }
 
     #[test]
+    fn the_earlier_name_of_a_section_is_read_and_its_lines_are_found() {
+        let config = parse("[seats]\nmax_connections = 7\n", Path::new("c.toml")).unwrap();
+        assert_eq!(config.acp_server.max_connections, 7);
+        check(
+            "\n[seats]\nmax_connections = -1\n",
+            "c.toml:3: acp_server.max_connections: expected a whole number, found a negative number",
+        );
+    }
+
+    #[test]
     fn a_missing_file_is_an_error_only_if_it_was_named() {
         let dir = tempfile::tempdir().unwrap();
         let file = dir.path().join("config.toml");

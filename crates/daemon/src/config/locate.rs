@@ -92,6 +92,13 @@ impl KeyLocation {
     }
 }
 
+/// A section's name in earlier releases, which is still read, and its present name.
+pub(super) const RENAMED_SECTION: (&str, &str) = ("seats", "acp_server");
+
+fn current_name<'k>(parent: &KeyPath, key: &'k str) -> &'k str {
+    if parent.0.is_empty() && key == RENAMED_SECTION.0 { RENAMED_SECTION.1 } else { key }
+}
+
 /// All locations of a document; parents precede their children.
 #[derive(Debug)]
 pub(super) struct DocumentMap<'t> {
@@ -111,7 +118,7 @@ impl<'t> DocumentMap<'t> {
 
     fn table<'i>(&mut self, table: DeTable<'i>, parent: &KeyPath) -> DeTable<'i> {
         let number = |(key, value): (Spanned<DeString<'i>>, Spanned<DeValue<'i>>)| {
-            let path = parent.key(key.get_ref());
+            let path = parent.key(current_name(parent, key.get_ref()));
             let inline = value.span().start >= key.span().end;
             let id = self.push(&path, key.span().start, &value, inline);
             let value = self.value(value.into_inner(), &path, inline);

@@ -57,8 +57,8 @@ pub struct Config {
     pub audit: AuditAnchors,
     #[serde(deserialize_with = "table::one")]
     pub slack: SlackConfig,
-    #[serde(deserialize_with = "table::one")]
-    pub seats: AcpServerConfig,
+    #[serde(deserialize_with = "table::one", alias = "seats")]
+    pub acp_server: AcpServerConfig,
     #[serde(deserialize_with = "table::one")]
     pub run: RunConfig,
     #[serde(deserialize_with = "table::each")]

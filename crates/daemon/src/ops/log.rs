@@ -265,13 +265,13 @@ impl EventFollower {
             };
             self.failures = 0;
             if batch.is_empty() {
-                let heard = async {
+                let rung = async {
                     tokio::select! {
-                        heard = self.bell.wait_for_ring() => heard,
+                        rung = self.bell.wait_for_ring() => rung,
                         () = self.caller.access_ended() => false,
                     }
                 };
-                if last_look || closing.run_until_cancelled(heard).await == Some(false) {
+                if last_look || closing.run_until_cancelled(rung).await == Some(false) {
                     return None;
                 }
             }

@@ -123,7 +123,7 @@ impl Operations {
     pub async fn record_start(&self) -> bool {
         let active = self.supervisor().in_force();
         let data = json!({
-            "version": env!("CARGO_PKG_VERSION"), "pid": std::process::id(), "rules": active.rules().len(),
+            "version": env!("CARGO_PKG_VERSION"), "pid": std::process::id(), "rules": active.rules().count(),
             "rules_sha256": active.digest(),
         });
         self.record("daemon.started", "intercom", None, Raw::of(&data)).await
@@ -131,7 +131,7 @@ impl Operations {
 
     fn unchanged(&self) -> ConfigReload {
         let active = self.supervisor().in_force();
-        let (loaded_at, rules) = (active.loaded_at, active.rules().len());
+        let (loaded_at, rules) = (active.loaded_at, active.rules().count());
         ConfigReload { loaded_at, rules, needs_restart: Vec::new() }
     }
 

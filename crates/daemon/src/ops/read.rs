@@ -2,11 +2,12 @@
 
 use serde::Serialize;
 use serde::de::DeserializeOwned;
+use tokio::sync::watch;
 
 use super::{Caller, ClearanceQuery, OpError, Operations, PromptQuery, QuestionQuery, SessionQuery};
 use intercom_redact::redact_json;
 use intercom_store::bus::{Bell, BellListener};
-use intercom_store::{IdLookup, LogCutoff, SessionScope, Store, StoreError};
+use intercom_store::{AuditHead, IdLookup, LogCutoff, SessionScope, Store, StoreError};
 use intercom_types::{
     Clearance, ClearanceExplanation, ClearanceStatus, Content, EventKind, List, ListedAgent, LoggedEvent,
     PolicySummary, Prompt, PromptId, Question, QuestionStatus, Role, Session, SessionId, SessionRecord,
@@ -35,9 +36,9 @@ impl ReadModel {
         &self.caller
     }
 
-    /// Returns a session by its id, its name, or a prefix of either.
+    /// Returns a session by its id, its name, or a prefix of its id, without its processes.
     pub async fn session(&self, typed: &str) -> Result<Option<Session>, OpError> {
-        found(self.ops.session(&self.caller, typed).await)
+        found(self.ops.session_without_processes(&self.caller, typed).await)
     }
 
     pub async fn clearance(&self, typed: &str) -> Result<Option<Clearance>, OpError> {
@@ -110,10 +111,6 @@ pub struct LogReader {
 }
 
 impl LogReader {
-    pub fn new(store: Store, bell: Bell) -> Self {
-        Self { store, bell }
-    }
-
     pub fn listen(&self) -> BellListener {
         self.bell.listen()
     }
@@ -177,6 +174,24 @@ impl LogReader {
     }
 }
 
+/// The position in the log up to which a bridge has forwarded it.
+#[derive(Debug, Clone)]
+pub struct LogPosition {
+    store: Store,
+    name: &'static str,
+}
+
+impl LogPosition {
+    /// Returns the stored position; `None` for a new bridge.
+    pub async fn read(&self) -> Result<Option<u64>, StoreError> {
+        self.store.cursor(self.name).await
+    }
+
+    pub async fn set(&self, seq: u64) -> Result<(), StoreError> {
+        self.store.set_cursor(self.name, seq).await
+    }
+}
+
 fn one<T>(found: IdLookup<T>) -> Option<T> {
     match found {
         IdLookup::One(item) => Some(item),
@@ -200,7 +215,17 @@ fn items<T>(read: Result<List<T>, OpError>) -> Result<Vec<T>, OpError> {
 
 impl Operations {
     pub fn log(&self) -> LogReader {
-        LogReader::new(self.store().clone(), self.bell().clone())
+        LogReader { store: self.store().clone(), bell: self.bell().clone() }
+    }
+
+    /// Returns the position of the bridge with this name.
+    pub fn log_position(&self, name: &'static str) -> LogPosition {
+        LogPosition { store: self.store().clone(), name }
+    }
+
+    /// Watches the head of the audit chain.
+    pub fn audit_heads(&self) -> watch::Receiver<Option<AuditHead>> {
+        self.store().audit_heads()
     }
 
     /// Returns an answer as this caller may see it: for a viewer without anything that looks like a secret.

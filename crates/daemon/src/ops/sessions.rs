@@ -56,8 +56,15 @@ impl Operations {
 
     pub async fn session(&self, caller: &Caller, typed: &str) -> Result<Session, OpError> {
         self.admit(caller, OperationKind::Read)?;
-        let id = self.session_record(typed).await?.id;
-        let session = self.view(id).await?;
+        let session = self.observe(self.session_record(typed).await?);
+        self.shown(caller, session).await
+    }
+
+    /// Returns a session without its processes and, while it runs, without the end of its stderr: only these two need
+    /// a look at `/proc` and at the files of its shim, which most callers have no use for.
+    pub async fn session_without_processes(&self, caller: &Caller, typed: &str) -> Result<Session, OpError> {
+        self.admit(caller, OperationKind::Read)?;
+        let session = session_view::session_in_list(self.session_record(typed).await?, None);
         self.shown(caller, session).await
     }
 
@@ -205,8 +212,12 @@ impl Operations {
     }
 
     async fn view(&self, id: SessionId) -> Result<Session, OpError> {
-        let record = self.session_record(&id).await?;
-        Ok(session_view::session(record, self.supervisor().observer(id).as_ref()))
+        Ok(self.observe(self.session_record(&id).await?))
+    }
+
+    fn observe(&self, record: SessionRecord) -> Session {
+        let observer = self.supervisor().observer(record.id);
+        session_view::session(record, observer.as_ref())
     }
 }
 

@@ -71,7 +71,7 @@ impl ArrivalWatch {
     /// Waits a moment for the delivery. `None` if there was nothing to wait for, or the agent ended first.
     pub(crate) async fn outcome(self) -> Option<Delivery> {
         match tokio::time::timeout(ARRIVING, self.0).await {
-            Ok(told) => told.ok(),
+            Ok(delivery) => delivery.ok(),
             Err(_) => Some(Delivery::Pending),
         }
     }

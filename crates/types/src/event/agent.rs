@@ -25,7 +25,7 @@ pub struct AgentReady {
 
 impl AgentReady {
     /// Returns the mode that the agent's profile has set.
-    pub fn profile_mode(&self) -> Option<String> {
+    pub(crate) fn profile_mode(&self) -> Option<String> {
         #[derive(Deserialize)]
         struct ReadyAgentFields {
             mode: Option<String>,

@@ -10,43 +10,36 @@ use super::{capable, count, flag, list, optional_fields, owned, pick, string};
 /// The capabilities of an agent, recorded with the session so that they are known after a restart of the daemon.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[expect(clippy::struct_excessive_bools, reason = "each stands for a capability of its own")]
-pub struct AgentCapabilities {
-    pub load: bool,
-    pub resume: bool,
-    pub list: bool,
-    pub close: bool,
-    pub image: bool,
-    pub audio: bool,
-    pub embedded_context: bool,
+pub(crate) struct AgentCapabilities {
+    pub(crate) load: bool,
+    pub(crate) resume: bool,
+    pub(crate) list: bool,
+    pub(crate) close: bool,
+    pub(crate) image: bool,
+    pub(crate) audio: bool,
+    pub(crate) embedded_context: bool,
     /// The agent accepts text during a turn, by an extension.
-    pub steer: bool,
+    pub(crate) steer: bool,
 }
 
 /// The answer to `initialize`.
 #[derive(Debug)]
-pub struct InitializeAnswer<'a> {
-    pub version: Option<u64>,
-    pub name: Option<Cow<'a, str>>,
-    pub agent_version: Option<Cow<'a, str>>,
-    pub features: AgentCapabilities,
-    pub capabilities: Option<&'a RawValue>,
-    pub auth_methods: Vec<AuthMethod>,
+pub(crate) struct InitializeAnswer {
+    pub(crate) version: Option<u64>,
+    pub(crate) features: AgentCapabilities,
+    pub(crate) auth_methods: Vec<AuthMethod>,
 }
 
-impl<'a> InitializeAnswer<'a> {
+impl InitializeAnswer {
     /// Parses the answer; `None` if it is not an object.
-    pub fn read(result: &'a RawValue) -> Option<Self> {
-        let [version, capabilities, info, auth, meta] =
-            pick(result, ["protocolVersion", "agentCapabilities", "agentInfo", "authMethods", "_meta"])?;
-        let [name, title, agent_version] = optional_fields(info, ["name", "title", "version"]);
+    pub(crate) fn read(result: &RawValue) -> Option<Self> {
+        let [version, capabilities, auth, meta] =
+            pick(result, ["protocolVersion", "agentCapabilities", "authMethods", "_meta"])?;
         let mut can = AgentCapabilities::read(capabilities);
         can.steer |= steers(meta);
         Some(Self {
             version: count(version),
-            name: string(title).or_else(|| string(name)),
-            agent_version: string(agent_version),
             features: can,
-            capabilities,
             auth_methods: list(auth).into_iter().filter_map(AuthMethod::read).collect(),
         })
     }
@@ -82,14 +75,14 @@ fn steers(meta: Option<&RawValue>) -> bool {
 
 /// A way to log in.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
-pub struct AuthMethod {
-    pub id: String,
-    pub name: String,
-    pub description: Option<String>,
+pub(crate) struct AuthMethod {
+    pub(crate) id: String,
+    pub(crate) name: String,
+    pub(crate) description: Option<String>,
     /// The command to run in a terminal, if the agent names one.
-    pub command: Option<String>,
+    pub(crate) command: Option<String>,
     /// The variables to set, if the agent names them.
-    pub variables: Vec<String>,
+    pub(crate) variables: Vec<String>,
 }
 
 impl AuthMethod {
@@ -114,45 +107,41 @@ impl AuthMethod {
 
 /// The answer to `session/new`, `session/load` or `session/resume`; the latter two may be `null` and name no session.
 #[derive(Debug, Default)]
-pub struct SessionStartAnswer<'a> {
-    pub session: Option<Cow<'a, str>>,
-    pub modes: Option<&'a RawValue>,
-    pub models: Option<&'a RawValue>,
-    pub config_options: Option<&'a RawValue>,
+pub(crate) struct SessionStartAnswer<'a> {
+    pub(crate) session: Option<Cow<'a, str>>,
+    pub(crate) modes: Option<&'a RawValue>,
+    pub(crate) models: Option<&'a RawValue>,
+    pub(crate) config_options: Option<&'a RawValue>,
 }
 
 impl<'a> SessionStartAnswer<'a> {
-    pub fn read(result: &'a RawValue) -> Self {
+    pub(crate) fn read(result: &'a RawValue) -> Self {
         let [session, modes, old_models, config_options] =
             optional_fields(Some(result), ["sessionId", "modes", "models", "configOptions"]);
         Self { session: string(session), modes, models: old_models, config_options }
     }
 
-    pub fn modes(&self) -> OptionSelection<'a> {
+    pub(crate) fn modes(&self) -> OptionSelection<'a> {
         OptionSelection::read(optional_fields(self.modes, ["currentModeId", "availableModes"]), "id")
     }
 
     /// Returns the models as older agents report them; for others the model is one of the config options.
-    pub fn models(&self) -> OptionSelection<'a> {
+    pub(crate) fn models(&self) -> OptionSelection<'a> {
         OptionSelection::read(optional_fields(self.models, ["currentModelId", "availableModels"]), "modelId")
-    }
-
-    pub fn config_options(&self) -> Vec<ConfigOption<'a>> {
-        config_options(self.config_options)
     }
 }
 
 /// The current choice and the available ones.
 #[derive(Debug, Default, PartialEq, Eq)]
-pub struct OptionSelection<'a> {
-    pub current: Option<Cow<'a, str>>,
-    pub available: Vec<NamedOption<'a>>,
+pub(crate) struct OptionSelection<'a> {
+    pub(crate) current: Option<Cow<'a, str>>,
+    pub(crate) available: Vec<NamedOption<'a>>,
 }
 
 #[derive(Debug, PartialEq, Eq)]
-pub struct NamedOption<'a> {
-    pub id: Cow<'a, str>,
-    pub name: Cow<'a, str>,
+pub(crate) struct NamedOption<'a> {
+    pub(crate) id: Cow<'a, str>,
+    pub(crate) name: Cow<'a, str>,
 }
 
 impl<'a> OptionSelection<'a> {
@@ -168,18 +157,18 @@ impl<'a> OptionSelection<'a> {
 
 /// An option of the session: a model, a mode, a level of effort.
 #[derive(Debug, PartialEq, Eq)]
-pub struct ConfigOption<'a> {
-    pub id: Cow<'a, str>,
+pub(crate) struct ConfigOption<'a> {
+    pub(crate) id: Cow<'a, str>,
     /// `mode`, `model`, `thought_level`, …
-    pub category: Option<Cow<'a, str>>,
+    pub(crate) category: Option<Cow<'a, str>>,
     /// `select`, `boolean`, …
-    pub sort: Option<Cow<'a, str>>,
+    pub(crate) sort: Option<Cow<'a, str>>,
     /// The value as raw JSON: a string or a boolean.
-    pub current: Option<&'a str>,
+    pub(crate) current: Option<&'a str>,
 }
 
 /// Parses config options, also those in the answer to `session/set_config_option` and in `config_option_update`.
-pub fn config_options(raw: Option<&RawValue>) -> Vec<ConfigOption<'_>> {
+pub(crate) fn config_options(raw: Option<&RawValue>) -> Vec<ConfigOption<'_>> {
     let read = |raw| {
         let [id, category, sort, current] =
             optional_fields(Some(raw), ["id", "category", "type", "currentValue"]);
@@ -195,29 +184,27 @@ pub fn config_options(raw: Option<&RawValue>) -> Vec<ConfigOption<'_>> {
 
 /// The answer to `session/prompt`.
 #[derive(Debug)]
-pub struct SessionPromptAnswer<'a> {
-    pub stop_reason: Option<Cow<'a, str>>,
-    pub usage: Option<&'a RawValue>,
-    pub tokens: Option<ReportedTokens>,
+pub(crate) struct SessionPromptAnswer<'a> {
+    pub(crate) stop_reason: Option<Cow<'a, str>>,
+    pub(crate) tokens: Option<ReportedTokens>,
 }
 
 /// The token usage of a turn, as far as the agent reports it. Its cost comes with `usage_update`.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
-pub struct ReportedTokens {
-    pub input: Option<u64>,
-    pub output: Option<u64>,
-    pub total: Option<u64>,
+pub(crate) struct ReportedTokens {
+    pub(crate) input: Option<u64>,
+    pub(crate) output: Option<u64>,
+    pub(crate) total: Option<u64>,
 }
 
 impl<'a> SessionPromptAnswer<'a> {
     /// Parses the answer; `None` if it is not an object.
-    pub fn read(result: &'a RawValue) -> Option<Self> {
+    pub(crate) fn read(result: &'a RawValue) -> Option<Self> {
         let [stop_reason, usage, meta] = pick(result, ["stopReason", "usage", "_meta"])?;
         let tokens =
             ReportedTokens::read(optional_fields(usage, ["inputTokens", "outputTokens", "totalTokens"]));
         Some(Self {
             stop_reason: string(stop_reason),
-            usage,
             tokens: tokens.or_else(|| ReportedTokens::of_quota(meta)),
         })
     }
@@ -237,36 +224,8 @@ impl ReportedTokens {
     }
 }
 
-/// The answer to `session/list`.
-#[derive(Debug)]
-pub struct SessionListAnswer<'a> {
-    pub sessions: Vec<ListedSession<'a>>,
-    /// The cursor of the next page.
-    pub next: Option<Cow<'a, str>>,
-}
-
-#[derive(Debug)]
-pub struct ListedSession<'a> {
-    pub session: Cow<'a, str>,
-    pub cwd: Option<Cow<'a, str>>,
-    pub title: Option<Cow<'a, str>>,
-    pub updated_at: Option<Cow<'a, str>>,
-}
-
-impl<'a> SessionListAnswer<'a> {
-    /// Parses the answer; `None` if it is not an object.
-    pub fn read(result: &'a RawValue) -> Option<Self> {
-        let [sessions, next] = pick(result, ["sessions", "nextCursor"])?;
-        let listed = |raw| {
-            let [session, cwd, title, updated_at] =
-                optional_fields(Some(raw), ["sessionId", "cwd", "title", "updatedAt"]);
-            Some(ListedSession {
-                session: string(session)?,
-                cwd: string(cwd),
-                title: string(title),
-                updated_at: string(updated_at),
-            })
-        };
-        Some(Self { sessions: list(sessions).into_iter().filter_map(listed).collect(), next: string(next) })
-    }
+/// Returns the cursor of the next page, from the answer to `session/list`.
+pub(crate) fn next_session_page(result: &RawValue) -> Option<Cow<'_, str>> {
+    let [_, next] = pick(result, ["sessions", "nextCursor"])?;
+    string(next)
 }

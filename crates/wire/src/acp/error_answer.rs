@@ -22,15 +22,15 @@ const CANCELLED: i64 = -32800;
 
 /// An error answer.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct ErrorAnswer {
-    pub code: Option<i64>,
+pub(crate) struct ErrorAnswer {
+    pub(crate) code: Option<i64>,
     /// The message for people; never empty.
-    pub message: String,
-    pub trouble: ErrorCause,
+    pub(crate) message: String,
+    pub(crate) trouble: ErrorCause,
 }
 
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub enum ErrorCause {
+pub(crate) enum ErrorCause {
     /// A log-in is missing or was refused.
     Auth,
     Limit(ProviderLimit),
@@ -42,13 +42,13 @@ pub enum ErrorCause {
 
 /// The model's provider refuses more work for now.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct ProviderLimit {
-    pub kind: LimitKind,
-    pub resets: Option<ProviderLimitReset>,
+pub(crate) struct ProviderLimit {
+    pub(crate) kind: LimitKind,
+    pub(crate) resets: Option<ProviderLimitReset>,
 }
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum LimitKind {
+pub(crate) enum LimitKind {
     /// Too many requests; ends soon.
     Rate,
     /// The paid quota is used up.
@@ -56,7 +56,7 @@ pub enum LimitKind {
 }
 
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub enum ProviderLimitReset {
+pub(crate) enum ProviderLimitReset {
     After(Duration),
     At(Time),
     /// Text that only people understand: `3pm (Europe/Berlin)`.
@@ -136,15 +136,15 @@ const AUTH_HINTS: &[&str] =
 
 /// The advice about a missing or refused log-in.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct LogInAdvice {
+pub(crate) struct LogInAdvice {
     /// The cause, without the agent's own words.
-    pub reason: String,
+    pub(crate) reason: String,
     /// The remedy.
-    pub how: String,
+    pub(crate) how: String,
 }
 
 impl ErrorAnswer {
-    pub fn read(error: &RawValue) -> Self {
+    pub(crate) fn read(error: &RawValue) -> Self {
         let [code, message, data] = optional_fields(Some(error), ["code", "message", "data"]);
         let code = code.and_then(|raw| raw.get().parse().ok());
         let raw_message = string(message).unwrap_or(Cow::Borrowed(error.get()));
@@ -163,7 +163,7 @@ impl ErrorAnswer {
 
     /// Returns the cause and the remedy as one paragraph. The agent's text is quoted, so that no command in it looks
     /// like ours.
-    pub fn advice(&self, agent: &str, log_in: &LogInAdvice) -> String {
+    pub(crate) fn advice(&self, agent: &str, log_in: &LogInAdvice) -> String {
         let raw_message = quoted(&cut(self.message.trim_end_matches('.'), MAX_QUOTE));
         match &self.trouble {
             ErrorCause::Auth => format!("{}: {raw_message}; {}.", log_in.reason, log_in.how),
@@ -189,12 +189,12 @@ impl ErrorAnswer {
     }
 
     /// Reports whether the agent says that a key or a log-in was refused.
-    pub fn is_refused(&self) -> bool {
+    pub(crate) fn is_refused(&self) -> bool {
         !self.is_missing() && (self.code == Some(401) || has(&self.message.to_lowercase(), REFUSED))
     }
 
     /// Reports whether the agent says that it has no key and no log-in.
-    pub fn is_missing(&self) -> bool {
+    pub(crate) fn is_missing(&self) -> bool {
         has(&self.message.to_lowercase(), MISSING)
     }
 }
@@ -218,7 +218,7 @@ const LOGIN_BEGINNINGS: &[&str] = &[
 const MAX_LOGIN_SENTENCE: usize = 300;
 
 /// Reports whether an agent asks for a log-in. Only known beginnings count: models write about logging in, too.
-pub fn wants_login(text: &str) -> bool {
+pub(crate) fn wants_login(text: &str) -> bool {
     let words = text.trim().to_lowercase();
     words.len() <= MAX_LOGIN_SENTENCE && LOGIN_BEGINNINGS.iter().any(|known| words.starts_with(known))
 }
@@ -230,7 +230,7 @@ pub fn may_want_login(text: &str) -> bool {
 }
 
 /// The ways to log in that the agent offers, and those that always work.
-pub fn login_methods(methods: &[AuthMethod]) -> String {
+pub(crate) fn login_methods(methods: &[AuthMethod]) -> String {
     let ways: Vec<String> = methods.iter().map(AuthMethod::advice).collect();
     // The agent's own words: no command in them may look like one that we advise.
     let words = ways.join("; ").replace(['“', '”', '"', '`'], "'");
@@ -274,7 +274,7 @@ impl ProviderLimit {
 
     /// Detects a limit in an agent's message. Codex ends such a turn without an error, with only a sentence of its own.
     /// Models write about limits, too, so only known beginnings count.
-    pub fn from_agent_text(text: &str) -> Option<Self> {
+    pub(crate) fn from_agent_text(text: &str) -> Option<Self> {
         const BEGINNINGS: &[&str] = &[
             "exceeded retry limit, last status: 429",
             "you've hit your usage limit",

@@ -106,18 +106,18 @@ const TEXTS: &[&str] = &[
 
 /// The facts, in the order of the input.
 #[derive(Debug, Default, PartialEq, Eq)]
-pub struct InputFacts {
+pub(crate) struct InputFacts {
     /// Shell texts.
-    pub commands: Vec<String>,
-    pub folders: Vec<String>,
+    pub(crate) commands: Vec<String>,
+    pub(crate) folders: Vec<String>,
     /// Assignments: `NAME=value`.
-    pub variables: Vec<String>,
-    pub paths: Vec<String>,
-    pub diffs: Vec<String>,
+    pub(crate) variables: Vec<String>,
+    pub(crate) paths: Vec<String>,
+    pub(crate) diffs: Vec<String>,
 }
 
 impl InputFacts {
-    pub fn read(input: Option<&RawValue>) -> Self {
+    pub(crate) fn read(input: Option<&RawValue>) -> Self {
         let mut facts = Self::default();
         if let Some(input) = input {
             facts.value(input, 0);

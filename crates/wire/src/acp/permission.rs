@@ -19,20 +19,20 @@ const TOOLS: &[&str] =
 const FROM_TITLE: &str = "; # as the title says";
 
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct PermissionDetails {
-    pub title: String,
-    pub description: Option<String>,
-    pub tool: Option<String>,
-    pub command: Option<String>,
-    pub file_path: Option<String>,
+pub(crate) struct PermissionDetails {
+    pub(crate) title: String,
+    pub(crate) description: Option<String>,
+    pub(crate) tool: Option<String>,
+    pub(crate) command: Option<String>,
+    pub(crate) file_path: Option<String>,
     /// Further paths, which policy must assess as well.
-    pub more_paths: Vec<String>,
-    pub diff: Option<String>,
-    pub options: Vec<Choice>,
+    pub(crate) more_paths: Vec<String>,
+    pub(crate) diff: Option<String>,
+    pub(crate) options: Vec<Choice>,
 }
 
 /// Collects the details of a request. `announced` is the agent's earlier report of the same tool call, if any.
-pub fn permission_details(
+pub(crate) fn permission_details(
     permission: &PermissionRequest<'_>,
     announced: Option<&ToolCall<'_>>,
     workspace: &str,

@@ -10,7 +10,7 @@ use super::{method, owned, pick, string};
 use intercom_types::{Choice, RequestId};
 
 #[derive(Debug)]
-pub enum AcpAgentRequest<'a> {
+pub(crate) enum AcpAgentRequest<'a> {
     Permission(PermissionRequest<'a>),
     ReadFile(ReadFile<'a>),
     WriteFile(WriteFile<'a>),
@@ -24,55 +24,50 @@ pub enum AcpAgentRequest<'a> {
 /// The reason why parameters are invalid.
 #[derive(Debug, PartialEq, Eq, thiserror::Error)]
 #[error("field `{field}` must be {wanted}")]
-pub struct InvalidParams {
-    pub field: &'static str,
-    pub wanted: &'static str,
+pub(crate) struct InvalidParams {
+    pub(crate) field: &'static str,
+    pub(crate) wanted: &'static str,
 }
 
 #[derive(Debug)]
-pub struct PermissionRequest<'a> {
-    pub session: Option<Cow<'a, str>>,
-    pub tool: ToolCall<'a>,
+pub(crate) struct PermissionRequest<'a> {
+    pub(crate) tool: ToolCall<'a>,
     /// The options in the agent's order, without those that have no id and therefore cannot be chosen.
-    pub options: Vec<Choice>,
+    pub(crate) options: Vec<Choice>,
 }
 
 #[derive(Debug, PartialEq, Eq)]
-pub struct ReadFile<'a> {
-    pub session: Option<Cow<'a, str>>,
-    pub path: Cow<'a, str>,
+pub(crate) struct ReadFile<'a> {
+    pub(crate) path: Cow<'a, str>,
     /// The first line, counted from one.
-    pub line: Option<u64>,
-    pub limit: Option<u64>,
+    pub(crate) line: Option<u64>,
+    pub(crate) limit: Option<u64>,
 }
 
 #[derive(Debug, PartialEq, Eq)]
-pub struct WriteFile<'a> {
-    pub session: Option<Cow<'a, str>>,
-    pub path: Cow<'a, str>,
-    pub content: Cow<'a, str>,
+pub(crate) struct WriteFile<'a> {
+    pub(crate) path: Cow<'a, str>,
+    pub(crate) content: Cow<'a, str>,
 }
 
 #[derive(Debug, PartialEq, Eq)]
-pub struct CreateTerminal<'a> {
-    pub session: Option<Cow<'a, str>>,
-    pub command: Cow<'a, str>,
-    pub args: Vec<Cow<'a, str>>,
-    pub env: Vec<(Cow<'a, str>, Cow<'a, str>)>,
-    pub cwd: Option<Cow<'a, str>>,
-    pub output_byte_limit: Option<u64>,
+pub(crate) struct CreateTerminal<'a> {
+    pub(crate) command: Cow<'a, str>,
+    pub(crate) args: Vec<Cow<'a, str>>,
+    pub(crate) env: Vec<(Cow<'a, str>, Cow<'a, str>)>,
+    pub(crate) cwd: Option<Cow<'a, str>>,
+    pub(crate) output_byte_limit: Option<u64>,
 }
 
 /// A request about a terminal that was created before.
 #[derive(Debug, PartialEq, Eq)]
-pub struct TerminalRequest<'a> {
-    pub session: Option<Cow<'a, str>>,
-    pub terminal: Cow<'a, str>,
-    pub verb: TerminalVerb,
+pub(crate) struct TerminalRequest<'a> {
+    pub(crate) terminal: Cow<'a, str>,
+    pub(crate) verb: TerminalVerb,
 }
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum TerminalVerb {
+pub(crate) enum TerminalVerb {
     Output,
     Wait,
     Kill,
@@ -81,19 +76,16 @@ pub enum TerminalVerb {
 
 /// A question with a form to fill in, or a page to visit.
 #[derive(Debug)]
-pub struct Elicitation<'a> {
-    pub session: Option<Cow<'a, str>>,
-    pub tool_call: Option<Cow<'a, str>>,
-    pub message: Cow<'a, str>,
+pub(crate) struct Elicitation<'a> {
+    pub(crate) message: Cow<'a, str>,
     /// `form`, `url`, …
-    pub mode: Option<Cow<'a, str>>,
-    pub schema: Option<&'a RawValue>,
-    pub url: Option<Cow<'a, str>>,
-    pub id: Option<Cow<'a, str>>,
+    pub(crate) mode: Option<Cow<'a, str>>,
+    pub(crate) schema: Option<&'a RawValue>,
+    pub(crate) url: Option<Cow<'a, str>>,
 }
 
 impl<'a> AcpAgentRequest<'a> {
-    pub fn read(name: &str, params: Option<&'a RawValue>) -> Result<Self, InvalidParams> {
+    pub(crate) fn read(name: &str, params: Option<&'a RawValue>) -> Result<Self, InvalidParams> {
         let params = params.ok_or(NO_PARAMS);
         Ok(match name {
             method::REQUEST_PERMISSION => Self::Permission(PermissionRequest::read(params?)?),
@@ -115,7 +107,7 @@ impl<'a> AcpAgentRequest<'a> {
 impl<'a> PermissionRequest<'a> {
     /// Lenient: people judge incomplete requests. Only the tool call must be an object without duplicate names.
     fn read(params: &'a RawValue) -> Result<Self, InvalidParams> {
-        let [session, tool, options] = fields(params, ["sessionId", "toolCall", "options"])?;
+        let [_, tool, options] = fields(params, ["sessionId", "toolCall", "options"])?;
         let tool = match tool {
             Some(tool) => ToolCall::read(tool).ok_or(bad("toolCall", OBJECT))?,
             None => ToolCall::default(),
@@ -130,32 +122,27 @@ impl<'a> PermissionRequest<'a> {
             })
         };
         let options = super::list(options).into_iter().filter_map(choice).collect();
-        Ok(Self { session: string(session), tool, options })
+        Ok(Self { tool, options })
     }
 }
 
 impl<'a> ReadFile<'a> {
     fn read(params: &'a RawValue) -> Result<Self, InvalidParams> {
-        let [session, path, line, limit] = fields(params, ["sessionId", "path", "line", "limit"])?;
-        Ok(Self {
-            session: string(session),
-            path: text("path", path)?,
-            line: number("line", line)?,
-            limit: number("limit", limit)?,
-        })
+        let [_, path, line, limit] = fields(params, ["sessionId", "path", "line", "limit"])?;
+        Ok(Self { path: text("path", path)?, line: number("line", line)?, limit: number("limit", limit)? })
     }
 }
 
 impl<'a> WriteFile<'a> {
     fn read(params: &'a RawValue) -> Result<Self, InvalidParams> {
-        let [session, path, content] = fields(params, ["sessionId", "path", "content"])?;
-        Ok(Self { session: string(session), path: text("path", path)?, content: text("content", content)? })
+        let [_, path, content] = fields(params, ["sessionId", "path", "content"])?;
+        Ok(Self { path: text("path", path)?, content: text("content", content)? })
     }
 }
 
 impl<'a> CreateTerminal<'a> {
     fn read(params: &'a RawValue) -> Result<Self, InvalidParams> {
-        let [session, command, args, env, cwd, limit] =
+        let [_, command, args, env, cwd, limit] =
             fields(params, ["sessionId", "command", "args", "env", "cwd", "outputByteLimit"])?;
         let args = items("args", args)?.into_iter().map(|arg| text("args", Some(arg)));
         let variable = |raw| {
@@ -163,7 +150,6 @@ impl<'a> CreateTerminal<'a> {
             Ok((text("env", name)?, text("env", value)?))
         };
         Ok(Self {
-            session: string(session),
             command: text("command", command)?,
             args: args.collect::<Result<_, _>>()?,
             env: items("env", env)?.into_iter().map(variable).collect::<Result<_, _>>()?,
@@ -175,39 +161,25 @@ impl<'a> CreateTerminal<'a> {
 
 impl<'a> TerminalRequest<'a> {
     fn read(params: &'a RawValue, verb: TerminalVerb) -> Result<Self, InvalidParams> {
-        let [session, terminal] = fields(params, ["sessionId", "terminalId"])?;
-        Ok(Self { session: string(session), terminal: text("terminalId", terminal)?, verb })
+        let [_, terminal] = fields(params, ["sessionId", "terminalId"])?;
+        Ok(Self { terminal: text("terminalId", terminal)?, verb })
     }
 }
 
 impl<'a> Elicitation<'a> {
     fn read(params: &'a RawValue) -> Result<Self, InvalidParams> {
-        let [session, tool_call, message, mode, schema, url, id] = fields(
+        let [_, _, message, mode, schema, url, _] = fields(
             params,
             ["sessionId", "toolCallId", "message", "mode", "requestedSchema", "url", "elicitationId"],
         )?;
-        Ok(Self {
-            session: string(session),
-            tool_call: string(tool_call),
-            message: text("message", message)?,
-            mode: string(mode),
-            schema,
-            url: string(url),
-            id: string(id),
-        })
+        Ok(Self { message: text("message", message)?, mode: string(mode), schema, url: string(url) })
     }
 }
 
 /// Returns the request that the agent withdraws (`$/cancel_request`).
-pub fn cancelled(params: &RawValue) -> Option<RequestId> {
+pub(crate) fn cancelled(params: &RawValue) -> Option<RequestId> {
     let [request] = pick(params, ["requestId"])?;
     RequestId::parse(request?.get())
-}
-
-/// Returns the question that was settled elsewhere (`elicitation/complete`).
-pub fn completed(params: &RawValue) -> Option<Cow<'_, str>> {
-    let [id] = pick(params, ["elicitationId"])?;
-    string(id)
 }
 
 const OBJECT: &str = "an object that names no field twice";

@@ -27,7 +27,7 @@ pub struct OfferedCapabilities {
     pub elicitation: bool,
 }
 
-pub fn initialize(id: &RequestId, offer: OfferedCapabilities) -> String {
+pub(crate) fn initialize(id: &RequestId, offer: OfferedCapabilities) -> String {
     let files =
         FileSystemCapabilities::new().read_text_file(offer.read_files).write_text_file(offer.write_files);
     let mut capabilities = ClientCapabilities::new().fs(files).terminal(offer.terminals);
@@ -43,7 +43,7 @@ pub fn initialize(id: &RequestId, offer: OfferedCapabilities) -> String {
     request(id, method::INITIALIZE, &params)
 }
 
-pub fn authenticate(id: &RequestId, auth_method: &str) -> String {
+pub(crate) fn authenticate(id: &RequestId, auth_method: &str) -> String {
     request(id, method::AUTHENTICATE, &AuthenticateRequest::new(auth_method.to_owned()))
 }
 
@@ -58,21 +58,21 @@ struct SessionStartParams<'a> {
     mcp_servers: Option<&'a Json>,
 }
 
-pub fn session_new(id: &RequestId, cwd: &str, servers: Option<&Json>) -> String {
+pub(crate) fn session_new(id: &RequestId, cwd: &str, servers: Option<&Json>) -> String {
     let none = Json::trusted("[]");
     let mcp_servers = Some(servers.unwrap_or(&none));
     request(id, method::SESSION_NEW, &SessionStartParams { session_id: None, cwd, mcp_servers })
 }
 
 /// Loads a session: the agent replays its history as updates before it answers.
-pub fn session_load(id: &RequestId, session: &str, cwd: &str, servers: Option<&Json>) -> String {
+pub(crate) fn session_load(id: &RequestId, session: &str, cwd: &str, servers: Option<&Json>) -> String {
     let none = Json::trusted("[]");
     let mcp_servers = Some(servers.unwrap_or(&none));
     request(id, method::SESSION_LOAD, &SessionStartParams { session_id: Some(session), cwd, mcp_servers })
 }
 
 /// Like `session_load`, but without a replay.
-pub fn session_resume(id: &RequestId, session: &str, cwd: &str, servers: Option<&Json>) -> String {
+pub(crate) fn session_resume(id: &RequestId, session: &str, cwd: &str, servers: Option<&Json>) -> String {
     request(
         id,
         method::SESSION_RESUME,
@@ -80,21 +80,21 @@ pub fn session_resume(id: &RequestId, session: &str, cwd: &str, servers: Option<
     )
 }
 
-pub fn session_list(id: &RequestId, cwd: Option<&str>, cursor: Option<&str>) -> String {
+pub(crate) fn session_list(id: &RequestId, cwd: Option<&str>, cursor: Option<&str>) -> String {
     let params = ListSessionsRequest::new().cwd(cwd.map(Into::into)).cursor(cursor.map(str::to_owned));
     request(id, method::SESSION_LIST, &params)
 }
 
-pub fn session_close(id: &RequestId, session: &str) -> String {
+pub(crate) fn session_close(id: &RequestId, session: &str) -> String {
     request(id, method::SESSION_CLOSE, &CloseSessionRequest::new(session.to_owned()))
 }
 
-pub fn prompt(id: &RequestId, session: &str, text: &str) -> String {
+pub(crate) fn prompt(id: &RequestId, session: &str, text: &str) -> String {
     request(id, method::SESSION_PROMPT, &PromptRequest::new(session.to_owned(), vec![text.into()]))
 }
 
 /// Encodes a prompt with given blocks, unchanged.
-pub fn prompt_with(id: &RequestId, session: &str, blocks: &Json) -> String {
+pub(crate) fn prompt_with(id: &RequestId, session: &str, blocks: &Json) -> String {
     #[derive(Serialize)]
     #[serde(rename_all = "camelCase")]
     struct PromptBlocksParams<'a> {
@@ -105,36 +105,36 @@ pub fn prompt_with(id: &RequestId, session: &str, blocks: &Json) -> String {
 }
 
 /// Encodes text for a running turn, an extension. An agent without a running turn reports that instead of starting one.
-pub fn steer(id: &RequestId, session: &str, text: &str) -> String {
+pub(crate) fn steer(id: &RequestId, session: &str, text: &str) -> String {
     let prompt = [ContentBlock::from(text.to_owned())];
     let meta = serde_json::json!({ "steering": { "idleBehavior": "promptRequired" } });
     let params = serde_json::json!({ "sessionId": session, "prompt": prompt, "_meta": meta });
     request(id, method::SESSION_STEERING, &params)
 }
 
-pub fn cancel(session: &str) -> String {
+pub(crate) fn cancel(session: &str) -> String {
     notification(method::SESSION_CANCEL, &CancelNotification::new(session.to_owned()))
 }
 
-pub fn set_mode(id: &RequestId, session: &str, mode: &str) -> String {
+pub(crate) fn set_mode(id: &RequestId, session: &str, mode: &str) -> String {
     let params = SetSessionModeRequest::new(session.to_owned(), mode.to_owned());
     request(id, method::SESSION_SET_MODE, &params)
 }
 
 /// Encodes a change of an option with values to select from.
-pub fn set_config_option(id: &RequestId, session: &str, option: &str, value: &str) -> String {
+pub(crate) fn set_config_option(id: &RequestId, session: &str, option: &str, value: &str) -> String {
     let params = SetSessionConfigOptionRequest::new(session.to_owned(), option.to_owned(), value);
     request(id, method::SESSION_SET_CONFIG_OPTION, &params)
 }
 
 /// Encodes a change of a switch.
-pub fn switch_config_option(id: &RequestId, session: &str, option: &str, on: bool) -> String {
+pub(crate) fn switch_config_option(id: &RequestId, session: &str, option: &str, on: bool) -> String {
     let params = SetSessionConfigOptionRequest::new(session.to_owned(), option.to_owned(), on);
     request(id, method::SESSION_SET_CONFIG_OPTION, &params)
 }
 
 /// Encodes a change of the model for agents that list `models`, which the schema no longer has.
-pub fn set_model(id: &RequestId, session: &str, model: &str) -> String {
+pub(crate) fn set_model(id: &RequestId, session: &str, model: &str) -> String {
     #[derive(Serialize)]
     #[serde(rename_all = "camelCase")]
     struct CancelledRequestParams<'a> {
@@ -155,29 +155,29 @@ pub fn cancel_request(ours: &RequestId) -> String {
 }
 
 /// Encodes the answer to a permission request: one of its options.
-pub fn permission_selected(theirs: &RequestId, option: &str) -> String {
+pub(crate) fn permission_selected(theirs: &RequestId, option: &str) -> String {
     let selected = SelectedPermissionOutcome::new(option.to_owned());
     result(theirs, &RequestPermissionResponse::new(RequestPermissionOutcome::Selected(selected)))
 }
 
 /// Encodes the answer to a permission request whose turn was cancelled, or that has no other answer.
-pub fn permission_cancelled(theirs: &RequestId) -> String {
+pub(crate) fn permission_cancelled(theirs: &RequestId) -> String {
     result(theirs, &RequestPermissionResponse::new(RequestPermissionOutcome::Cancelled))
 }
 
-pub fn file_read(theirs: &RequestId, content: &str) -> String {
+pub(crate) fn file_read(theirs: &RequestId, content: &str) -> String {
     result(theirs, &ReadTextFileResponse::new(content))
 }
 
-pub fn file_written(theirs: &RequestId) -> String {
+pub(crate) fn file_written(theirs: &RequestId) -> String {
     result(theirs, &WriteTextFileResponse::new())
 }
 
 /// The exit status of a terminal's command: a code, or a signal.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
-pub struct TerminalExit {
-    pub code: Option<u32>,
-    pub signal: Option<String>,
+pub(crate) struct TerminalExit {
+    pub(crate) code: Option<u32>,
+    pub(crate) signal: Option<String>,
 }
 
 impl From<&TerminalExit> for TerminalExitStatus {
@@ -186,11 +186,11 @@ impl From<&TerminalExit> for TerminalExitStatus {
     }
 }
 
-pub fn terminal_created(theirs: &RequestId, terminal: &str) -> String {
+pub(crate) fn terminal_created(theirs: &RequestId, terminal: &str) -> String {
     result(theirs, &CreateTerminalResponse::new(terminal.to_owned()))
 }
 
-pub fn terminal_output(
+pub(crate) fn terminal_output(
     theirs: &RequestId,
     output: &str,
     truncated: bool,
@@ -200,28 +200,28 @@ pub fn terminal_output(
     result(theirs, &TerminalOutputResponse::new(output, truncated).exit_status(exit))
 }
 
-pub fn terminal_exited(theirs: &RequestId, exit: &TerminalExit) -> String {
+pub(crate) fn terminal_exited(theirs: &RequestId, exit: &TerminalExit) -> String {
     result(theirs, &WaitForTerminalExitResponse::new(exit.into()))
 }
 
-pub fn terminal_killed(theirs: &RequestId) -> String {
+pub(crate) fn terminal_killed(theirs: &RequestId) -> String {
     result(theirs, &KillTerminalResponse::new())
 }
 
-pub fn terminal_released(theirs: &RequestId) -> String {
+pub(crate) fn terminal_released(theirs: &RequestId) -> String {
     result(theirs, &ReleaseTerminalResponse::new())
 }
 
 /// The outcome of a question.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum ElicitationOutcome<'a> {
+pub(crate) enum ElicitationOutcome<'a> {
     /// Accepted, with the content of the form, if there was one.
     Accepted(Option<&'a Json>),
     Declined,
     Cancelled,
 }
 
-pub fn elicitation_answer(theirs: &RequestId, outcome: ElicitationOutcome<'_>) -> String {
+pub(crate) fn elicitation_answer(theirs: &RequestId, outcome: ElicitationOutcome<'_>) -> String {
     #[derive(Serialize)]
     struct ElicitationAnswer<'a> {
         action: &'static str,

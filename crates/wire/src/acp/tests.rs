@@ -9,7 +9,9 @@ mod troubles;
 use proptest::prelude::*;
 use serde_json::value::RawValue;
 
-use super::answer::{InitializeAnswer, SessionListAnswer, SessionPromptAnswer, SessionStartAnswer};
+use super::answer::{
+    InitializeAnswer, SessionPromptAnswer, SessionStartAnswer, config_options, next_session_page,
+};
 use super::error_answer::{ErrorAnswer, LogInAdvice, ProviderLimit};
 use super::permission::permission_details;
 use super::request::{self, AcpAgentRequest, PermissionRequest};
@@ -43,9 +45,9 @@ fn read_all(text: &str) {
     let Ok(value) = serde_json::from_str::<&RawValue>(text) else { return };
     drop(InitializeAnswer::read(value));
     let started = SessionStartAnswer::read(value);
-    drop((started.modes(), started.models(), started.config_options()));
-    drop((SessionPromptAnswer::read(value), SessionListAnswer::read(value)));
-    drop((request::cancelled(value), request::completed(value)));
+    drop((started.modes(), started.models(), config_options(started.config_options)));
+    drop((SessionPromptAnswer::read(value), next_session_page(value)));
+    drop(request::cancelled(value));
     let failure = ErrorAnswer::read(value);
     let advice = LogInAdvice { reason: String::new(), how: String::new() };
     drop((failure.advice("x", &advice), failure.is_refused()));

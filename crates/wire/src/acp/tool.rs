@@ -9,35 +9,35 @@ use super::{optional_fields, pick, string};
 
 /// The known fields of a `tool_call`, a `tool_call_update`, or the one inside a permission request.
 #[derive(Debug, Clone, Default)]
-pub struct ToolCall<'a> {
-    pub id: Option<Cow<'a, str>>,
-    pub title: Option<Cow<'a, str>>,
+pub(crate) struct ToolCall<'a> {
+    pub(crate) id: Option<Cow<'a, str>>,
+    pub(crate) title: Option<Cow<'a, str>>,
     /// The agent's own name of the tool.
-    pub name: Option<Cow<'a, str>>,
-    pub kind: Option<Cow<'a, str>>,
-    pub status: Option<Cow<'a, str>>,
+    pub(crate) name: Option<Cow<'a, str>>,
+    pub(crate) kind: Option<Cow<'a, str>>,
+    pub(crate) status: Option<Cow<'a, str>>,
     /// The files that it concerns.
-    pub locations: Vec<Cow<'a, str>>,
-    pub edits: Vec<ToolCallEdit<'a>>,
-    pub texts: Vec<Cow<'a, str>>,
+    pub(crate) locations: Vec<Cow<'a, str>>,
+    pub(crate) edits: Vec<ToolCallEdit<'a>>,
+    pub(crate) texts: Vec<Cow<'a, str>>,
     /// The model's input to the tool; its format depends on the agent.
-    pub input: Option<&'a RawValue>,
+    pub(crate) input: Option<&'a RawValue>,
 }
 
 /// A file's text before and after, or only the part that changes.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
-pub struct ToolCallEdit<'a> {
+pub(crate) struct ToolCallEdit<'a> {
     /// `None` if the agent does not name the file.
-    pub path: Option<Cow<'a, str>>,
+    pub(crate) path: Option<Cow<'a, str>>,
     /// `None` for a new file, with agents that report this.
-    pub old: Option<Cow<'a, str>>,
+    pub(crate) old: Option<Cow<'a, str>>,
     /// `None` if the agent does not report the new text.
-    pub new: Option<Cow<'a, str>>,
+    pub(crate) new: Option<Cow<'a, str>>,
 }
 
 impl<'a> ToolCall<'a> {
     /// Parses a tool call; `None` if it is not an object.
-    pub fn read(raw: &'a RawValue) -> Option<Self> {
+    pub(crate) fn read(raw: &'a RawValue) -> Option<Self> {
         let [id, title, name, kind, status, locations, content, input] =
             pick(raw, ["toolCallId", "title", "name", "kind", "status", "locations", "content", "rawInput"])?;
         let mut call = Self {
@@ -75,7 +75,7 @@ impl<'a> ToolCall<'a> {
 
     /// Completes missing fields from an earlier report of the same call.
     #[must_use]
-    pub fn with_earlier(self, earlier: &Self) -> Self {
+    pub(crate) fn with_earlier(self, earlier: &Self) -> Self {
         let or = |own: Vec<Cow<'a, str>>, earlier: &[Cow<'a, str>]| {
             if own.is_empty() { earlier.to_vec() } else { own }
         };
@@ -93,11 +93,11 @@ impl<'a> ToolCall<'a> {
     }
 
     /// Returns the facts in the input.
-    pub fn facts(&self) -> InputFacts {
+    pub(crate) fn facts(&self) -> InputFacts {
         InputFacts::read(self.input)
     }
 
-    pub fn input_description(&self) -> Option<Cow<'a, str>> {
+    pub(crate) fn input_description(&self) -> Option<Cow<'a, str>> {
         let [description] = optional_fields(self.input, ["description"]);
         string(description).filter(|text| !text.is_empty())
     }
@@ -122,7 +122,7 @@ pub fn quote_words(words: &[Cow<'_, str>]) -> String {
 }
 
 /// Quotes one word for a shell, always if `must` is set.
-pub fn quoted(word: &str, must: bool) -> Cow<'_, str> {
+pub(crate) fn quoted(word: &str, must: bool) -> Cow<'_, str> {
     let plain = |c: char| c.is_ascii_alphanumeric() || "_@%+=:,./-".contains(c);
     if must || word.is_empty() || !word.chars().all(plain) {
         Cow::Owned(format!("'{}'", word.replace('\'', r"'\''")))

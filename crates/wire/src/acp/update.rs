@@ -13,16 +13,15 @@ use intercom_types::agent::{MAX_STEPS, ProgressStep};
 
 /// The parts of an update that we read. Updates are very frequent, so this takes one pass and copies nothing.
 #[derive(Debug)]
-pub struct SessionUpdateParts<'a> {
-    pub session: Option<Cow<'a, str>>,
+pub(crate) struct SessionUpdateParts<'a> {
     /// The kind, such as `agent_message_chunk` or `tool_call`; any other word is allowed.
-    pub kind: Option<Cow<'a, str>>,
+    pub(crate) kind: Option<Cow<'a, str>>,
     params: &'a RawValue,
 }
 
 /// The kinds of update that we act on.
 #[derive(Debug)]
-pub enum UpdateDetail<'a> {
+pub(crate) enum UpdateDetail<'a> {
     Tool(ToolCall<'a>),
     Plan(Vec<ProgressStep>),
     Usage(ContextUsage<'a>),
@@ -37,26 +36,23 @@ pub enum UpdateDetail<'a> {
 
 /// The fill of the context and the cost of the session so far: the last one counts, they do not add up.
 #[derive(Debug, PartialEq)]
-pub struct ContextUsage<'a> {
-    pub used: Option<u64>,
-    pub size: Option<u64>,
-    pub cost: Option<SessionCost<'a>>,
+pub(crate) struct ContextUsage<'a> {
+    pub(crate) used: Option<u64>,
+    pub(crate) size: Option<u64>,
+    pub(crate) cost: Option<SessionCost<'a>>,
 }
 
 #[derive(Debug, PartialEq)]
-pub struct SessionCost<'a> {
-    pub amount: f64,
-    pub currency: Option<Cow<'a, str>>,
+pub(crate) struct SessionCost<'a> {
+    pub(crate) amount: f64,
+    pub(crate) currency: Option<Cow<'a, str>>,
 }
 
 impl<'a> SessionUpdateParts<'a> {
     /// `None` if it is not an object with an update inside.
-    pub fn read(params: &'a RawValue) -> Option<Self> {
+    pub(crate) fn read(params: &'a RawValue) -> Option<Self> {
         #[derive(Deserialize)]
-        #[serde(rename_all = "camelCase")]
         struct RawUpdateParams<'a> {
-            #[serde(borrow)]
-            session_id: Option<&'a RawValue>,
             #[serde(borrow)]
             update: RawUpdateKind<'a>,
         }
@@ -68,13 +64,12 @@ impl<'a> SessionUpdateParts<'a> {
         }
         // serde would take an array for an object.
         let object = params.get().starts_with('{');
-        let RawUpdateParams { session_id, update } =
-            object.then(|| serde_json::from_str(params.get()).ok())??;
+        let RawUpdateParams { update } = object.then(|| serde_json::from_str(params.get()).ok())??;
         let kind = update.session_update.and_then(|raw| unquote(raw.get()));
-        Some(Self { session: string(session_id), kind, params })
+        Some(Self { kind, params })
     }
 
-    pub fn detail(&self) -> UpdateDetail<'a> {
+    pub(crate) fn detail(&self) -> UpdateDetail<'a> {
         let [update] = optional_fields(Some(self.params), ["update"]);
         let detail = match self.kind.as_deref() {
             Some("tool_call" | "tool_call_update") => update.and_then(ToolCall::read).map(UpdateDetail::Tool),
@@ -94,7 +89,7 @@ impl<'a> SessionUpdateParts<'a> {
     }
 
     /// Returns the text of a chunk.
-    pub fn text(&self) -> Option<Cow<'a, str>> {
+    pub(crate) fn text(&self) -> Option<Cow<'a, str>> {
         let [update] = optional_fields(Some(self.params), ["update"]);
         let [content] = optional_fields(update, ["content"]);
         string(optional_fields(content, ["text"])[0])

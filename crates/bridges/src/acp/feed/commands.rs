@@ -58,14 +58,14 @@ impl SessionFeed {
 
     /// Returns the deadline of a prompt that is sent now.
     fn deadline(&self) -> Option<Time> {
-        let limit = self.client.acp().0.ops.supervisor().config().seats.prompt_timeout();
+        let limit = self.client.acp().0.ops.supervisor().config().acp_server.prompt_timeout();
         limit.map(|limit| Time::now().plus(limit))
     }
 
     /// Queues a prompt and returns its id once it is committed. A prompt with a known id is not queued twice.
     async fn prompt(&self, known: Option<&str>, blocks: &[Json]) -> Result<PromptId, RpcRefusal> {
         let (ops, caller, id) = (self.client.ops(), self.client.caller(), self.session);
-        let seen = self.client.session(&id).await?;
+        let record = self.client.session_record(id).await?;
         // After a reconnect our relay repeats prompts without an answer, with their ids: they must not run twice.
         if let Some(known) = known.and_then(|known| known.parse().ok())
             && self.is_known(known).await
@@ -73,13 +73,13 @@ impl SessionFeed {
             return Ok(known);
         }
         let config = self.client.acp().0.ops.supervisor().config();
-        if config.seats.busy == Busy::Refuse && (seen.is_busy() || !self.prompts.is_empty()) {
+        if config.acp_server.busy == Busy::Refuse && (record.is_busy() || !self.prompts.is_empty()) {
             return Err(RpcRefusal::params("a prompt is already running; wait for its answer"));
         }
-        let takes = self.client.takes(&seen).await;
-        let content = content::fitted(blocks, takes, &config.seats)?;
+        let takes = self.client.takes(&record).await;
+        let content = content::fitted(blocks, takes, &config.acp_server)?;
         // After the checks: an invalid prompt must not start a process.
-        if !seen.is_live() {
+        if !record.phase.is_live() {
             ops.resume(caller, &id).await?;
         }
         let id_known = known.map(str::to_owned);
@@ -136,14 +136,14 @@ impl SessionFeed {
             _ => None,
         };
         if let Some(turn) = sent.iter().rev().find_map(turn_of) {
-            self.interrupt(|running| running.parse::<TurnId>() == Ok(turn)).await;
+            self.interrupt(|running| running == turn).await;
         }
     }
 
     /// Interrupts the running turn if `is_it` accepts its id.
-    async fn interrupt(&self, is_it: impl Fn(&str) -> bool) {
-        let Ok(seen) = self.client.session(&self.session).await else { return };
-        if seen.turn.is_some_and(|turn| is_it(&turn.id)) {
+    async fn interrupt(&self, is_it: impl Fn(TurnId) -> bool) {
+        let Ok(record) = self.client.session_record(self.session).await else { return };
+        if record.turn.is_some_and(|turn| is_it(turn.id)) {
             let reason = Some("cancelled by an ACP client".to_owned());
             let interrupt = InterruptRequest { reason, wait: Some(false) };
             // The turn may have ended meanwhile; its end answers the prompt.

@@ -474,15 +474,15 @@ mod tests {
     async fn who_does_not_read_is_waited_for_and_misses_nothing() {
         let (here, session) = (here(), SessionId::mint());
         let mut stream = here.listen(Some(session));
-        let mut told = 0;
-        while tokio::time::timeout(STREAM_TIMEOUT * 2, here.tell(&told.to_string(), Some(session), None))
+        let mut sent = 0;
+        while tokio::time::timeout(STREAM_TIMEOUT * 2, here.tell(&sent.to_string(), Some(session), None))
             .await
             .is_ok()
         {
-            told += 1;
+            sent += 1;
         }
-        assert!((1000..2000).contains(&told), "{told}");
-        for n in 0..told {
+        assert!((1000..2000).contains(&sent), "{sent}");
+        for n in 0..sent {
             stream.has(&[&n.to_string()]).await;
         }
         here.tell("more", Some(session), None).await;

@@ -38,23 +38,28 @@ const CLOSE_TIMEOUT: Duration = Duration::from_secs(1);
 /// Small, because there may be thousands of idle connections.
 const BUFFER_SIZE: usize = 8 * 1024;
 
-pub(super) fn open(door: TransportState, caller: Caller, mut request: Request) -> Result<Response, ApiError> {
+pub(super) fn open(
+    state: TransportState,
+    caller: Caller,
+    mut request: Request,
+) -> Result<Response, ApiError> {
     let accept = check_handshake(request.version(), request.headers())?;
     if caller.is_by_cookie() {
         own_address(request.headers())?;
     }
-    let manner = connect_options(request.uri())?;
+    let options = connect_options(request.uri())?;
     let Some(change) = request.extensions_mut().remove::<OnUpgrade>() else {
         return Err(ApiError::bad_request("this connection cannot become a WebSocket"));
     };
-    let slot = door.slot()?;
-    let most = door.settings().max_message_bytes;
-    let relay = manner.relay;
+    let slot = state.slot()?;
+    let most = state.settings().max_message_bytes;
+    let relay = options.relay;
     // It ends with the client, and with the daemon, which ends its outlet.
-    door.acp.0.tasks.clone().spawn(async move {
+    state.acp.0.tasks.clone().spawn(async move {
         let Ok(Ok(stream)) = tokio::time::timeout(CHANGE, change).await else { return };
-        let (inlet, outlet) = door.acp.connect(caller.clone(), manner);
-        let ended = converse(TokioIo::new(stream), most, relay, &door.acp.0.metrics, inlet, outlet).await;
+        let (inlet, outlet) = state.acp.connect(caller.clone(), options);
+        let ended =
+            exchange_messages(TokioIo::new(stream), most, relay, &state.acp.0.metrics, inlet, outlet).await;
         tracing::debug!(?ended, who = caller.name, "an ACP client disconnected");
         drop(slot);
     });
@@ -131,7 +136,7 @@ impl From<Error> for SocketEnd {
     }
 }
 
-async fn converse<S>(
+async fn exchange_messages<S>(
     stream: S,
     limit: usize,
     relay: bool,
@@ -301,7 +306,7 @@ mod tests {
         let (inlet, inbox) = queue::inlet();
         let (outbox, outlet) = queue::outlet();
         let ended = tokio::spawn(async move {
-            converse(ours, limit, relay, &ClientMetrics::default(), inlet, outlet).await
+            exchange_messages(ours, limit, relay, &ClientMetrics::default(), inlet, outlet).await
         });
         let client = WebSocketStream::from_raw_socket(theirs, Role::Client, None).await;
         (client, SocketFixture { inbox, outbox, ended })

@@ -108,7 +108,7 @@ pub(super) async fn events(
         query.map_err(|rejection| ApiError::bad_request(rejection.body_text()))?;
     if !state.settings().connectionless {
         return Err(ApiError::bad_request("requests without a connection are turned off")
-            .hint("see connectionless under [seats] in the configuration"));
+            .hint("see connectionless under [acp_server] in the configuration"));
     }
     let slot = state.slot()?;
     let options = ConnectOptions { connectionless: true, ..ConnectOptions::default() };

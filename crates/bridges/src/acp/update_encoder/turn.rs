@@ -150,16 +150,16 @@ mod tests {
     #[test]
     fn an_abandoned_turn_has_no_more_updates_until_the_next_one_begins() {
         let mut turn = TurnFilter::default();
-        let said = chunk("agent_message_chunk", &json!({ "type": "text", "text": "late" }));
+        let late = chunk("agent_message_chunk", &json!({ "type": "text", "text": "late" }));
         turn.apply_event(&event(EventKind::TurnEnded, &json!({ "stop_reason": "interrupted" })));
-        assert!(!turn.is_suppressed(&said) && !turn.is_abandoned(), "the agent has ended it itself");
+        assert!(!turn.is_suppressed(&late) && !turn.is_abandoned(), "the agent has ended it itself");
         turn.apply_event(&event(
             EventKind::TurnEnded,
             &json!({ "stop_reason": "interrupted", "confirmed": false }),
         ));
-        assert!(turn.is_suppressed(&said) && turn.is_abandoned());
+        assert!(turn.is_suppressed(&late) && turn.is_abandoned());
         assert!(!turn.is_suppressed(&chunk("current_mode_update", &Value::Null)));
         turn.apply_event(&event(EventKind::TurnStarted, &json!({})));
-        assert!(!turn.is_suppressed(&said) && !turn.is_abandoned());
+        assert!(!turn.is_suppressed(&late) && !turn.is_abandoned());
     }
 }

@@ -120,7 +120,6 @@ fn every_update_is_kept_and_understood_where_we_act_on_it() {
         };
         assert_eq!((&*name, params.get()), ("session/update", &*line), "not a byte is lost");
         let look = SessionUpdateParts::read(params).unwrap();
-        assert_eq!(look.session.as_deref(), Some("s"));
         assert_eq!(look.kind.as_deref(), update["sessionUpdate"].as_str());
         assert_eq!(look.text().as_deref(), update["content"]["text"].as_str());
         if !matches!(look.detail(), UpdateDetail::Nothing) {
@@ -208,7 +207,6 @@ fn every_option_of_a_permission_is_offered_in_its_order() {
     request["options"].as_array_mut().unwrap().extend(invented);
     let text = request.to_string();
     let permission = permission(&text);
-    assert_eq!(permission.session.as_deref(), Some("s"));
     let offered: Vec<_> =
         permission.options.iter().map(|o| format!("{} {} {}", o.id, o.name, o.kind)).collect();
     let expected = [
@@ -231,17 +229,15 @@ fn asked(name: &str, params: &Value) -> String {
 
 #[test]
 fn requests_are_read_by_the_names_of_the_schema() {
-    let (session, path) = (Some("s".into()), "/w/a".into());
-    let read = ReadFile { session: session.clone(), path, line: Some(3), limit: Some(9) };
+    let read = ReadFile { path: "/w/a".into(), line: Some(3), limit: Some(9) };
     let params = json!({ "sessionId": "s", "path": "/w/a", "line": 3, "limit": 9 });
     assert_eq!(asked("fs/read_text_file", &params), format!("ReadFile({read:?})"));
 
-    let write = WriteFile { session: session.clone(), path: "/w/a".into(), content: "a\nb".into() };
+    let write = WriteFile { path: "/w/a".into(), content: "a\nb".into() };
     let params = json!({ "sessionId": "s", "path": "/w/a", "content": "a\nb" });
     assert_eq!(asked("fs/write_text_file", &params), format!("WriteFile({write:?})"));
 
     let create = CreateTerminal {
-        session: session.clone(),
         command: "cargo".into(),
         args: vec!["test".into()],
         env: vec![("A".into(), "b".into())],
@@ -260,25 +256,23 @@ fn requests_are_read_by_the_names_of_the_schema() {
         ("terminal/release", TerminalVerb::Release),
     ];
     for (name, verb) in verbs {
-        let terminal = TerminalRequest { session: session.clone(), terminal: "t".into(), verb };
+        let terminal = TerminalRequest { terminal: "t".into(), verb };
         assert_eq!(asked(name, &params), format!("Terminal({terminal:?})"));
     }
 
     let form = json!({ "sessionId": "s", "toolCallId": "c", "mode": "form", "message": "which?",
                        "requestedSchema": { "type": "object", "properties": {} } });
     let text = asked("elicitation/create", &form);
-    for part in [r#"message: "which?""#, r#"mode: Some("form")"#, "schema: Some(", r#"tool_call: Some("c")"#]
-    {
+    for part in [r#"message: "which?""#, r#"mode: Some("form")"#, "schema: Some("] {
         assert!(text.contains(part), "{text}");
     }
     let url =
         json!({ "sessionId": "s", "mode": "url", "message": "go", "elicitationId": "e", "url": "https://x" });
     let text = asked("elicitation/create", &url);
-    assert!(text.contains(r#"url: Some("https://x"), id: Some("e")"#), "{text}");
+    assert!(text.contains(r#"url: Some("https://x")"#), "{text}");
 
     assert!(matches!(AcpAgentRequest::read("_x/steer", None), Ok(AcpAgentRequest::Unknown)));
     assert_eq!(request::cancelled(raw(r#"{"requestId":"r"}"#)).unwrap().as_json(), "\"r\"");
-    assert_eq!(request::completed(raw(r#"{"elicitationId":"e"}"#)).as_deref(), Some("e"));
 }
 
 #[test]
@@ -326,10 +320,7 @@ fn answers_are_read_by_the_names_of_the_schema() {
         "agentInfo": { "name": "n", "title": "N", "version": "2" } });
     let text = typed::<InitializeResponse>(&answer);
     let read = InitializeAnswer::read(raw(&text)).unwrap();
-    assert_eq!(
-        (read.version, read.name.as_deref(), read.agent_version.as_deref()),
-        (Some(1), Some("N"), Some("2"))
-    );
+    assert_eq!(read.version, Some(1));
     let can = read.features;
     assert!(can.load && can.resume && can.list && can.close && can.image && can.embedded_context);
     assert!(!can.audio && !can.steer);
@@ -349,7 +340,7 @@ fn answers_are_read_by_the_names_of_the_schema() {
     let read = SessionStartAnswer::read(raw(&text));
     assert_eq!((read.session.as_deref(), read.modes().current.as_deref()), (Some("s"), Some("a")));
     assert_eq!(read.modes().available[0].name, "A");
-    let options = read.config_options();
+    let options = config_options(read.config_options);
     assert_eq!((&*options[0].id, options[0].current), ("model", Some("\"m\"")));
     assert_eq!((options[1].sort.as_deref(), options[1].current), (Some("boolean"), Some("true")));
     assert!(SessionStartAnswer::read(raw("null")).session.is_none());
@@ -357,8 +348,7 @@ fn answers_are_read_by_the_names_of_the_schema() {
     let sessions =
         json!({ "sessions": [{ "sessionId": "s", "cwd": "/w", "title": "t" }], "nextCursor": "c" });
     let text = typed::<ListSessionsResponse>(&sessions);
-    let read = SessionListAnswer::read(raw(&text)).unwrap();
-    assert_eq!((&*read.sessions[0].session, read.next.as_deref()), ("s", Some("c")));
+    assert_eq!(next_session_page(raw(&text)).as_deref(), Some("c"));
 }
 
 #[test]

@@ -10,11 +10,10 @@ fn claude_and_codex_advertise_steering_beside_their_capabilities() {
         "resume":{},"systemPrompt":{"mode":{"override":{}}}}},"agentInfo":{"name":"@agentclientprotocol/claude-agent-acp",
         "title":"Claude Agent","version":"0.99.1"},"authMethods":[],"_meta":{"steering":{"supported":true}}}"#;
     let read = InitializeAnswer::read(raw(claude)).unwrap();
-    assert_eq!((read.version, read.name.as_deref()), (Some(1), Some("Claude Agent")));
+    assert_eq!(read.version, Some(1));
     let can = read.features;
     assert!(can.load && can.resume && can.list && can.close && can.steer && can.image && !can.audio);
     assert!(read.auth_methods.is_empty());
-    assert!(read.capabilities.unwrap().get().contains(r#""providers":{}"#), "kept as it came");
 }
 
 #[test]
@@ -61,7 +60,7 @@ fn models_of_agents_that_have_no_config_option_for_them() {
     let models = started.models();
     assert_eq!(models.current.as_deref(), Some("m[low]"));
     assert_eq!((&*models.available[0].id, &*models.available[0].name), ("m[low]", "M (low)"));
-    assert!(started.config_options().is_empty() && started.modes().available.is_empty());
+    assert!(config_options(started.config_options).is_empty() && started.modes().available.is_empty());
 }
 
 #[test]

@@ -119,9 +119,8 @@ impl AcpDriver {
 
     /// Adds a page of sessions; the complete list is reported at the end.
     pub(super) fn add_session_page(&mut self, result: &RawValue, messages: &mut Vec<AgentMessage>) {
-        let page = answer::SessionListAnswer::read(result);
         self.memory.listed.push(Json::raw(result));
-        let next = page.and_then(|page| page.next).filter(|_| self.memory.listed.len() < MAX_PAGES);
+        let next = answer::next_session_page(result).filter(|_| self.memory.listed.len() < MAX_PAGES);
         if let Some(next) = next {
             let text = send::session_list(
                 &self.register_request(PendingCall::List),

@@ -33,22 +33,14 @@ impl AcpDriver {
                 messages,
             );
         }
-        let (stop_reason, params) = (reason.to_owned(), Json::raw(result));
+        let stop_reason = reason.to_owned();
         let tokens = done.and_then(|done| done.tokens).unwrap_or_default();
         let tokens = TurnTokenCounts {
             input: tokens.input.unwrap_or(0),
             output: tokens.output.unwrap_or(0),
             total: tokens.total.unwrap_or(0),
         };
-        let (failed, turn) = (false, None);
-        messages.push(AgentMessage::TurnEnd {
-            stop_reason,
-            tokens,
-            params,
-            failed,
-            turn,
-            message: text.to_json(),
-        });
+        messages.push(turn_end(stop_reason, tokens, result, false, text));
     }
 
     /// Handles the answer to a nudge. Text that found no turn, or was refused, has to be sent in another way.
@@ -90,16 +82,24 @@ impl AcpDriver {
             ErrorCause::Cancelled => "cancelled".to_owned(),
             _ => format!("error: {}", failure.advice(&self.setup.agent, &self.log_in_advice(&failure))),
         };
-        let (tokens, params) = (TurnTokenCounts::default(), Json::raw(error));
-        let (failed, turn) = (true, None);
-        messages.push(AgentMessage::TurnEnd {
-            stop_reason,
-            tokens,
-            params,
-            failed,
-            turn,
-            message: text.to_json(),
-        });
+        messages.push(turn_end(stop_reason, TurnTokenCounts::default(), error, true, text));
+    }
+}
+
+fn turn_end(
+    stop_reason: String,
+    tokens: TurnTokenCounts,
+    params: &RawValue,
+    failed: bool,
+    text: ParsedText<'_>,
+) -> AgentMessage {
+    AgentMessage::TurnEnd {
+        stop_reason,
+        tokens,
+        params: Json::raw(params),
+        failed,
+        turn: None,
+        message: text.to_json(),
     }
 }
 
