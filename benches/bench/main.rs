@@ -85,8 +85,6 @@ struct Size {
     /// Events in a large log.
     events: u64,
     crowd: CrowdSize,
-    /// Events in the log of the store that is measured alone.
-    stored: usize,
 }
 
 /// The modes of a run that names none.
@@ -107,7 +105,6 @@ const FULL: Size = Size {
     chats: 20,
     events: 10_000_000,
     crowd: CrowdSize { watchers: 1000, events: 8000, clearances: 1000, agents: 3000 },
-    stored: 10_000_000,
 };
 const QUICK: Size = Size {
     lines: 200_000,
@@ -122,7 +119,6 @@ const QUICK: Size = Size {
     chats: 5,
     events: 1_000_000,
     crowd: CrowdSize { watchers: 200, events: 2000, clearances: 200, agents: 500 },
-    stored: 1_000_000,
 };
 
 fn main() -> anyhow::Result<()> {
@@ -191,6 +187,10 @@ fn main() -> anyhow::Result<()> {
             }
         }
     }
+    if wanted("store") {
+        store::rounds(rounds, usize::try_from(args.events.unwrap_or(size.events))?, &mut report)
+            .context("the store")?;
+    }
     if wanted("growth") {
         for build in &builds {
             growth::round(build, args.events.unwrap_or(size.events), &mut report)
@@ -200,9 +200,6 @@ fn main() -> anyhow::Result<()> {
     if wanted("crowd") {
         eprintln!("a fleet of {}", size.crowd.agents);
         crowd::fleets(&builds, size.crowd.agents, &mut report).context("with a large fleet")?;
-    }
-    if wanted("store") {
-        store::rounds(rounds, size.stored, &mut report).context("the store")?;
     }
     if wanted("fleet") {
         eprintln!("a fleet of {}", size.fleet);

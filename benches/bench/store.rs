@@ -3,6 +3,8 @@
 //! `agent.sessions` carries the same payload as `status` and always stays a row, so it shows the cost of rows in the
 //! same run.
 
+#![expect(clippy::cast_precision_loss, reason = "counts and sizes are far below 2^52")]
+
 use std::path::Path;
 use std::sync::Arc;
 use std::time::{Duration, Instant};

@@ -124,8 +124,8 @@ impl Legs {
             let name = title(number);
             let about =
                 |call: &Call, method: &str| call.method == method && call.args.to_string().contains(&name);
-            let click = clicks.get(number).context("a card was not clicked")?;
-            let clicked = click.delivery();
+            let arrival = clicks.get(number).context("a card was not clicked")?;
+            let clicked = arrival.delivery();
             let post = slack.wait_until("the card", |state| {
                 state.calls.iter().find(|call| about(call, "chat.postMessage") && has_button(call)).cloned()
             });
@@ -137,9 +137,9 @@ impl Legs {
             self.to_card.push(clock.of(post.at).saturating_sub(begun));
             self.posting.push(answered.duration_since(post.at));
             self.to_agent.push(knows.saturating_sub(clock.of(clicked.made)));
-            self.to_acknowledgement.push(click.wait_acked().duration_since(clicked.made));
+            self.to_acknowledgement.push(arrival.wait_acked().duration_since(clicked.made));
             self.to_edit.push(clock.of(edit.at).saturating_sub(knows));
-            self.round_trip.push(knows - begun);
+            self.round_trip.push(knows.saturating_sub(begun));
         }
         let violations = slack.violations();
         ensure!(violations.is_empty(), "Slack refuses: {violations:?}");
