@@ -138,19 +138,19 @@ async fn readers_of_the_log_leave_a_connection_to_short_reads() {
     let (release, gate) = std::sync::mpsc::channel::<()>();
     let gate = Arc::new(std::sync::Mutex::new(gate));
     let mut readers = tokio::task::JoinSet::new();
-    let (began, mut begun) = tokio::sync::mpsc::unbounded_channel();
+    let (started, mut starts) = tokio::sync::mpsc::unbounded_channel();
     for _ in 0..8 {
-        let (store, gate, began) = (db.store.clone(), Arc::clone(&gate), began.clone());
+        let (store, gate, started) = (db.store.clone(), Arc::clone(&gate), started.clone());
         readers.spawn(async move {
             let held = store.read_log(move |_| {
-                began.send(()).unwrap();
+                started.send(()).unwrap();
                 gate.lock().unwrap().recv().ok();
                 Ok(())
             });
             held.await
         });
     }
-    begun.recv().await.unwrap();
+    starts.recv().await.unwrap();
     let number =
         db.store.read(|connection| Ok(connection.query_row("SELECT 7", [], |row| row.get::<_, i64>(0))?));
     assert_eq!(number.await, Ok(7), "although readers of the log wait for their turn");
