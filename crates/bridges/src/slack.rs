@@ -93,7 +93,7 @@ impl SlackBridge {
         };
         let (store, log) = (self.ops.store().clone(), self.ops.log());
         let (health, access) = (ConnectionHealth::new(&self.registry), SlackAccess::new(self.ops));
-        let (outgoing, (door, arrivals)) = (Arc::new(Notify::new()), inbox::door());
+        let (outgoing, (to_inbox, receiver)) = (Arc::new(Notify::new()), inbox::channel());
         let tasks = TaskTracker::new();
         let handler = InteractionHandler::new(
             access.clone(),
@@ -108,7 +108,7 @@ impl SlackBridge {
             web: Arc::clone(&web),
             store: store.clone(),
             health: health.clone(),
-            inbox: door,
+            inbox: to_inbox,
             reconnect_seconds: config.slack.reconnect_seconds,
             greeted: Arc::new(Mutex::default()),
         };
@@ -126,7 +126,7 @@ impl SlackBridge {
         tasks.spawn(identify_bot(Arc::clone(&web), health.clone(), closing.clone()));
         tasks.spawn(keep_connection(Arc::clone(&web), closing.clone()));
         tasks.spawn(socket.run(closing.clone()));
-        tasks.spawn(EnvelopeInbox { store: store.clone(), handler, arrivals }.run(closing.clone()));
+        tasks.spawn(EnvelopeInbox { store: store.clone(), handler, receiver }.run(closing.clone()));
         tasks
             .spawn(MessageSender { store, web, health, access, bell: outgoing }.run(claims, closing.clone()));
         tasks.spawn(publisher.run(closing));

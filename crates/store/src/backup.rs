@@ -47,6 +47,30 @@ impl BackupJob {
     }
 }
 
+/// The number of copies that are being made. Background work that writes much waits for them.
+#[derive(Debug, Clone, Default)]
+pub(super) struct RunningCopies(Arc<AtomicU64>);
+
+/// A copy that is being made.
+struct RunningCopy(RunningCopies);
+
+impl RunningCopies {
+    fn begin(&self) -> RunningCopy {
+        self.0.fetch_add(1, Ordering::Relaxed);
+        RunningCopy(self.clone())
+    }
+
+    pub(super) fn are_any(&self) -> bool {
+        self.0.load(Ordering::Relaxed) > 0
+    }
+}
+
+impl Drop for RunningCopy {
+    fn drop(&mut self) {
+        self.0.0.fetch_sub(1, Ordering::Relaxed);
+    }
+}
+
 /// A finished copy.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct DatabaseCopy {
@@ -62,7 +86,12 @@ impl Store {
         let (from, name) = (self.path().to_owned(), self.name.clone());
         let abandoned = CancellationToken::new();
         let _abandon = abandoned.clone().drop_guard();
-        let copying = move || copy(&name, &from, &job, &abandoned, MAX_LOG_GROWTH);
+        let running = self.running_copies.begin();
+        let copying = move || {
+            let result = copy(&name, &from, &job, &abandoned, MAX_LOG_GROWTH);
+            drop(running); // by this thread, and not when a caller drops its future
+            result
+        };
         tokio::task::spawn_blocking(copying).await.unwrap_or(Err(StoreError::Closed))
     }
 }
@@ -127,11 +156,16 @@ fn copy(
     Ok(DatabaseCopy { bytes, log_growth })
 }
 
+/// Returns the free space beside a file; `None` if its directory does not exist.
 #[allow(clippy::useless_conversion, reason = "a count of blocks has 32 bits on some systems")]
+pub(super) fn free_bytes_beside(file: &Path) -> Option<u64> {
+    let stat = nix::sys::statvfs::statvfs(file.parent()?).ok()?;
+    Some(u64::from(stat.blocks_available()).saturating_mul(stat.fragment_size()))
+}
+
 fn check_room(job: &BackupJob, bytes: u64) -> Result<(), StoreError> {
     // If the directory does not exist, creating the file reports it.
-    let Some(Ok(stat)) = job.to.parent().map(nix::sys::statvfs::statvfs) else { return Ok(()) };
-    let free = u64::from(stat.blocks_available()).saturating_mul(stat.fragment_size());
+    let Some(free) = free_bytes_beside(&job.to) else { return Ok(()) };
     let needed = bytes.saturating_add(job.keep_free);
     if free >= needed {
         return Ok(());

@@ -37,7 +37,8 @@ pub(super) fn insert(connection: &Connection, block: &EncodedBlock) -> Result<()
     Ok(())
 }
 
-/// Deletes a block. `false` if it is not there any more, or another one is in its place.
+/// Deletes a block. `false` if it is not there any more, or another one is in its place. If its pages are damaged, its row
+/// stays and only the index forgets it: otherwise one bad page would stop the removal of every session.
 pub(super) fn delete(
     connection: &Connection,
     header: &BlockHeader,
@@ -45,7 +46,11 @@ pub(super) fn delete(
 ) -> Result<bool, StoreError> {
     let deleted = connection
         .prepare_cached("DELETE FROM blocks WHERE first = ?1 AND checksum = ?2")?
-        .execute([header.first, header.checksum])?;
+        .execute([header.first, header.checksum]);
+    let deleted = match deleted {
+        Err(error) if error.sqlite_error_code() == Some(rusqlite::ErrorCode::DatabaseCorrupt) => 1,
+        deleted => deleted?,
+    };
     let mut index =
         connection.prepare_cached("DELETE FROM block_sessions WHERE session = ?1 AND first = ?2")?;
     for span in spans.filter(|_| deleted > 0) {

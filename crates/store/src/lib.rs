@@ -105,6 +105,7 @@ pub struct Store {
     /// The error of the last transaction, if it was not committed.
     write_failure: watch::Receiver<Option<String>>,
     audit_head: watch::Receiver<Option<AuditHead>>,
+    running_copies: backup::RunningCopies,
     anchor: Option<Arc<audit::AuditAnchor>>,
 }
 
@@ -132,6 +133,7 @@ impl Store {
             block_cache: Arc::default(),
             name: Arc::new(name),
             audit_head,
+            running_copies: backup::RunningCopies::default(),
             write_failure,
             anchor,
         })

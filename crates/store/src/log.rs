@@ -16,7 +16,7 @@ pub struct LogCutoff {
 }
 
 impl Store {
-    /// Returns events after `after`, oldest first; `Err(Cut)` if some of them were removed.
+    /// Returns events after `after`, oldest first; an inner `Err(LogCutoff)` if some of them were removed.
     pub async fn events(
         &self,
         after: Option<u64>,
@@ -42,7 +42,7 @@ impl Store {
         .await
     }
 
-    /// Returns events of all kinds except the bulk ones after `after`, oldest first; `Err(Cut)` if some of them were
+    /// Returns events of all kinds except the bulk ones after `after`, oldest first; an inner `Err(LogCutoff)` if some of them were
     /// removed.
     pub async fn landmarks(
         &self,

@@ -38,7 +38,9 @@ impl Store {
     pub async fn sweep(&self, days: u64, max_bytes: u64, now: Time) -> Result<SweepResult, StoreError> {
         let sessions =
             self.transact(move |connection| discard_expired(connection, days, max_bytes, now)).await?;
-        Ok(SweepResult { sessions, events: self.empty_trash().await? })
+        let events = self.empty_trash().await?;
+        self.give_pages_back().await?;
+        Ok(SweepResult { sessions, events })
     }
 
     /// Removes one ended session in the same way and records it in the audit. `false` if it has not ended.
@@ -52,7 +54,8 @@ impl Store {
         let mut events = 0;
         loop {
             let deleted = self.transact_later(CHUNK, delete_rows).await?;
-            let deleted = deleted + self.transact_later(BLOCKS_AT_ONCE, delete_blocks).await?;
+            let deleted =
+                deleted + self.transact_later(cost_of_bytes(BLOCK_BYTES_AT_ONCE), delete_blocks).await?;
             let deleted = deleted + self.rewrite_shared_blocks().await?;
             events += deleted;
             // A session may have been added meanwhile: only those without events are done.
@@ -67,11 +70,12 @@ impl Store {
     /// writer. Returns the number of deleted events.
     async fn rewrite_shared_blocks(&self) -> Result<usize, StoreError> {
         let cache = self.block_cache.clone();
-        let reduced = self.read(move |connection| reduce_blocks(connection, &cache)).await?;
+        let reduced = self.read_log(move |connection| reduce_blocks(connection, &cache)).await?;
         if reduced.is_empty() {
             return Ok(0);
         }
-        let cost = reduced.len() * COST_OF_A_BLOCK;
+        let bytes: i64 = reduced.iter().map(|block| block.bytes).sum();
+        let cost = reduced.len() * COST_OF_A_BLOCK + cost_of_bytes(bytes);
         self.transact_later(cost, move |connection| {
             let mut deleted = 0;
             for block in &reduced {
@@ -104,6 +108,8 @@ impl Store {
 /// A block of several sessions, some of which were removed.
 struct ReducedBlock {
     header: BlockHeader,
+    /// The size of its body before.
+    bytes: i64,
     /// The sessions in it before, and the block without the removed ones; `None` if it is damaged.
     decoded: Option<(Vec<SessionSpan>, Option<EncodedBlock>)>,
 }
@@ -137,13 +143,19 @@ impl ReducedBlock {
 /// Reads some blocks of several sessions that have events of removed ones, and makes the blocks that replace them.
 fn reduce_blocks(connection: &Connection, cache: &BlockCache) -> Result<Vec<ReducedBlock>, StoreError> {
     let sql = format!(
-        "SELECT DISTINCT {HEADER} FROM trash t CROSS JOIN block_sessions s ON s.session = t.session
+        "SELECT DISTINCT {HEADER}, length(b.body) FROM trash t CROSS JOIN block_sessions s ON s.session = t.session
          CROSS JOIN blocks b ON b.first = s.block WHERE b.session IS NULL LIMIT ?1"
     );
-    let headers = rows(connection, &sql, [SHARED_BLOCKS_AT_ONCE], |row| Ok(blocks::header(row)?))?;
+    let found =
+        rows(connection, &sql, [SHARED_BLOCKS_AT_ONCE], |row| Ok((blocks::header(row)?, row.get(6)?)))?;
     let mut ids = SessionIds::new(connection);
-    let mut reduced = Vec::new();
-    for header in headers {
+    let (mut reduced, mut read) = (Vec::new(), 0);
+    for (header, bytes) in found {
+        // A block may consist of one huge line, so their number bounds neither the memory nor the time.
+        read += bytes;
+        if read > BLOCK_BYTES_AT_ONCE && !reduced.is_empty() {
+            break;
+        }
         let mut decoded = None;
         if let Some(block) = blocks::decode(connection, cache, &header)? {
             let mut builder = BlockBuilder::default();
@@ -154,9 +166,14 @@ fn reduce_blocks(connection: &Connection, cache: &BlockCache) -> Result<Vec<Redu
             }
             decoded = Some((block.spans().collect(), builder.take(BlockCodec::Zstd)?));
         }
-        reduced.push(ReducedBlock { header, decoded });
+        reduced.push(ReducedBlock { header, bytes, decoded });
     }
     Ok(reduced)
+}
+
+/// Returns the cost of bytes in the unit of rows, by which the writer bounds its groups.
+fn cost_of_bytes(bytes: i64) -> usize {
+    usize::try_from(bytes / 1024).unwrap_or(usize::MAX)
 }
 
 fn discard_expired(

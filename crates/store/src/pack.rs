@@ -13,6 +13,7 @@ use std::time::{Duration, Instant};
 
 use rusqlite::{Connection, OptionalExtension};
 
+use super::backup::free_bytes_beside;
 use super::block::{BlockBuilder, BlockCodec, BlockHeader, EncodedBlock, MAX_SPAN, SessionSpan};
 use super::block_cache::BlockCache;
 use super::blocks::{self, HEADER};
@@ -43,6 +44,12 @@ const RETRY: Duration = Duration::from_secs(10);
 /// The number of free pages in the file from which on the packer gives them back, and the number of one step.
 const MAX_FREE_PAGES: i64 = 2048;
 const PAGES_AT_ONCE: i64 = 128;
+/// The number of looks after which free pages are counted although there was nothing to pack.
+const LOOKS_FOR_PAGES: u64 = 60;
+/// The free space on the disk below which nothing is packed.
+const MIN_FREE_BYTES: u64 = 64 << 20;
+/// The time after which a step ends, so that other writes do not wait long.
+const VACUUM_STEP: Duration = Duration::from_millis(5);
 /// The value of `auto_vacuum` that permits steps.
 const INCREMENTAL: i64 = 2;
 
@@ -61,7 +68,7 @@ impl Store {
     /// Packs events as they come, and returns free pages of the file, until the store is closed.
     pub async fn pack_events(&self) {
         let mut bell = self.bell.listen();
-        let (mut seen, mut packed_to) = (bell.newest(), 0);
+        let (mut seen, mut packed_to, mut looks) = (bell.newest(), 0, 0u64);
         loop {
             tokio::time::sleep(LOOK).await;
             let newest = bell.newest();
@@ -69,10 +76,20 @@ impl Store {
             seen = newest;
             let backlog = newest.saturating_sub(packed_to);
             let has_work = backlog >= MIN_WINDOW_EVENTS as u64 && (is_calm || backlog > MAX_BACKLOG);
-            if !has_work || self.write_failure().is_some() {
+            looks += 1;
+            // Both write much, and a copy of the database fails when the write-ahead log grows too much beside it.
+            if self.write_failure().is_some() || self.running_copies.are_any() || !self.has_room_to_pack() {
                 continue;
             }
-            match self.pack_some(&mut packed_to).await {
+            let packed = if has_work { self.pack_some(&mut packed_to).await } else { Ok(()) };
+            let rested = match packed {
+                // Also without new events: a session may have been removed.
+                Ok(()) if is_calm && (has_work || looks % LOOKS_FOR_PAGES == 0) => {
+                    self.give_pages_back().await
+                }
+                packed => packed,
+            };
+            match rested {
                 Ok(()) => {}
                 Err(StoreError::Closed) => return,
                 Err(error) => {
@@ -81,6 +98,12 @@ impl Store {
                 }
             }
         }
+    }
+
+    /// Reports whether there is room for the pages that packing writes before it frees others. On a nearly full disk it
+    /// would fail, together with the writes of agents in the same transaction.
+    fn has_room_to_pack(&self) -> bool {
+        free_bytes_beside(self.path()).is_none_or(|free| free >= MIN_FREE_BYTES)
     }
 
     /// Packs windows until no complete one is left or agents write much again.
@@ -96,12 +119,13 @@ impl Store {
                     // Looked at again after some more events, not after each.
                     *packed_to = (*packed_to)
                         .max(bell.newest().saturating_sub(MIN_WINDOW_EVENTS as u64 - MORE_EVENTS));
-                    return self.give_pages_back_to(MAX_FREE_PAGES).await;
+                    return Ok(());
                 }
             }
             tokio::time::sleep(start.elapsed().max(PAUSE)).await;
             let newest = bell.newest();
-            if newest - begun > CALM_EVENTS && newest.saturating_sub(*packed_to) <= MAX_BACKLOG {
+            let is_busy = newest - begun > CALM_EVENTS && newest.saturating_sub(*packed_to) <= MAX_BACKLOG;
+            if is_busy || self.running_copies.are_any() {
                 return Ok(());
             }
         }
@@ -138,21 +162,29 @@ impl Store {
         self.block_cache.damaged().into_iter().map(|(first, last)| (seq(first), seq(last))).collect()
     }
 
-    /// Gives free pages back to the file system, in small steps, until only these are left.
+    /// Gives free pages back to the file system, in small steps. Some stay for the next events.
+    pub(super) async fn give_pages_back(&self) -> Result<(), StoreError> {
+        self.give_pages_back_to(MAX_FREE_PAGES).await
+    }
+
+    /// Gives free pages back until only these are left.
     async fn give_pages_back_to(&self, most: i64) -> Result<(), StoreError> {
         loop {
             let free = self.read(|connection| {
                 let pragma = |name| connection.pragma_query_value(None, name, |row| row.get::<_, i64>(0));
                 Ok(if pragma("auto_vacuum")? == INCREMENTAL { pragma("freelist_count")? } else { 0 })
             });
-            if free.await? <= most {
+            if free.await? <= most || self.running_copies.are_any() {
                 return Ok(());
             }
             self.transact_later(usize::try_from(PAGES_AT_ONCE).unwrap_or(0), |connection| {
                 let mut vacuum =
                     connection.prepare_cached(&format!("PRAGMA incremental_vacuum({PAGES_AT_ONCE})"))?;
                 let mut steps = vacuum.query([])?;
-                while steps.next()?.is_some() {}
+                // Each page costs a search of the list of free pages, which is long when there are gigabytes of them.
+                // What was done so far stays if the rest is left for the next step.
+                let start = Instant::now();
+                while steps.next()?.is_some() && start.elapsed() < VACUUM_STEP {}
                 Ok(())
             })
             .await?;
@@ -200,7 +232,11 @@ impl PackWindow {
         let start = meta(connection, "packed_to")?.unwrap_or(1);
         let mut window = WindowReader::new(start);
         let is_complete = window.collect(connection, cache)?;
-        if window.end == start || !is_complete && window.events.len() < min_events {
+        // The rest of an old log is packed however small it is, up to its end, so that the migration ends.
+        let migrates_to = meta(connection, "migrated_from")?.filter(|_| !is_complete);
+        window.end = window.end.max(migrates_to.unwrap_or(start));
+        let is_small = !is_complete && window.events.len() < min_events;
+        if window.end == start || (is_small && migrates_to.is_none()) {
             return Ok(None);
         }
         let WindowReader { end, events, rows, sources, bytes, .. } = window;
@@ -296,11 +332,12 @@ impl WindowReader {
                 None => i64::MAX,
             };
             while let Some(header) = block.filter(|header| header.first < seq) {
-                if !self.has_room(header.first, header.last)
-                    || !self.take_block(connection, cache, &header)?
-                {
+                // A first block always fits, unless its header is damaged; then it is passed like any damaged block.
+                let is_passed = self.events.is_empty() || self.has_room(header.first, header.last);
+                if !is_passed || !self.take_block(connection, cache, &header)? {
                     return Ok(true);
                 }
+                self.has_room(header.first, header.last);
                 block = next_header(&mut blocks)?;
             }
             let Some(row) = row else { return Ok(false) };
@@ -329,7 +366,8 @@ impl WindowReader {
         let is_first = self.events.is_empty();
         let Some(block) = blocks::decode(connection, cache, header)? else {
             if is_first {
-                self.end = header.last + 1;
+                // Not after its last seq, which may be part of the damage: nothing else overlaps a block.
+                self.end = header.first + 1;
             }
             return Ok(false);
         };

@@ -1,8 +1,8 @@
 //! The pool of read connections: a few, opened on demand, used from blocking threads.
 //!
-//! Pages of the log are read by anybody who catches up, for as long as that takes, and by many at the same time. They
-//! therefore take a turn of the log first, of which there is one less than there are connections: the last connection is
-//! always left to the short reads that a decision, a list or a page of the console consists of.
+//! Readers that catch up read pages of the log, for long and many at a time. They take a permit for the log first, of
+//! which there is one less than connections, so the last connection is left to short reads: those of a decision, a list
+//! or a page of the console, and the landmarks on which cards in Slack wait.
 
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex, PoisonError};
@@ -23,16 +23,16 @@ pub(super) struct ReaderPool(Arc<PoolShared>);
 #[derive(Debug)]
 struct PoolShared {
     path: PathBuf,
-    turns: Arc<Semaphore>,
-    log_turns: Arc<Semaphore>,
+    permits: Arc<Semaphore>,
+    log_permits: Arc<Semaphore>,
     /// Idle connections; locked only for a push or a pop.
     idle: Mutex<Vec<Connection>>,
 }
 
 impl ReaderPool {
     pub(super) fn new(path: &Path) -> Self {
-        let (turns, log_turns) = (Semaphore::new(READERS).into(), Semaphore::new(LOG_READERS).into());
-        Self(Arc::new(PoolShared { path: path.to_owned(), turns, log_turns, idle: Mutex::default() }))
+        let (permits, log_permits) = (Semaphore::new(READERS).into(), Semaphore::new(LOG_READERS).into());
+        Self(Arc::new(PoolShared { path: path.to_owned(), permits, log_permits, idle: Mutex::default() }))
     }
 }
 
@@ -43,11 +43,11 @@ impl Store {
         T: Send + 'static,
         F: FnOnce(&Connection) -> Result<T, StoreError> + Send + 'static,
     {
-        let turns = Arc::clone(&self.readers.0.log_turns);
-        let turn = turns.acquire_owned().await.map_err(|_| StoreError::Closed)?;
+        let permits = Arc::clone(&self.readers.0.log_permits);
+        let permit = permits.acquire_owned().await.map_err(|_| StoreError::Closed)?;
         self.read(move |connection| {
             let result = query(connection);
-            drop(turn); // by this thread, and not when a caller drops its future
+            drop(permit); // by this thread, and not when a caller drops its future
             result
         })
         .await
@@ -60,7 +60,7 @@ impl Store {
         F: FnOnce(&Connection) -> Result<T, StoreError> + Send + 'static,
     {
         let shared = Arc::clone(&self.readers.0);
-        let turn = Arc::clone(&shared.turns).acquire_owned().await.map_err(|_| StoreError::Closed)?;
+        let permit = Arc::clone(&shared.permits).acquire_owned().await.map_err(|_| StoreError::Closed)?;
         let result = tokio::task::spawn_blocking(move || {
             let idle = shared.idle.lock().unwrap_or_else(PoisonError::into_inner).pop();
             let connection = match idle {
@@ -74,7 +74,7 @@ impl Store {
                 Err(error) => Err(error.into()),
             };
             shared.idle.lock().unwrap_or_else(PoisonError::into_inner).push(connection);
-            drop(turn); // released by this thread, and not when a caller drops its future
+            drop(permit); // released by this thread, and not when a caller drops its future
             result
         })
         .await;

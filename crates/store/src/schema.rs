@@ -10,6 +10,7 @@ use rusqlite::{Connection, ErrorCode, OpenFlags};
 
 use self::migrations::MIGRATIONS;
 use super::StoreError;
+use super::backup::free_bytes_beside;
 
 /// The schema version of this program.
 pub(crate) const VERSION: i64 = 11;
@@ -75,21 +76,28 @@ fn open_as(name: &Path, path: &Path) -> Result<Connection, StoreError> {
     connection.set_prepared_statement_cache_capacity(64);
     migrate(&mut connection, path)?;
     if size <= MAX_REWRITTEN_BYTES {
-        make_shrinkable(&connection);
+        make_shrinkable(&connection, path);
     }
     Ok(connection)
 }
 
 /// Rewrites a small database of an earlier release, so that its file can shrink from now on.
-fn make_shrinkable(connection: &Connection) {
+fn make_shrinkable(connection: &Connection, path: &Path) {
     let mode = connection.pragma_query_value(None, "auto_vacuum", |row| row.get::<_, i64>(0));
-    if mode != Ok(0) {
+    if mode != Ok(0) || !has_room_for_rewriting(path) {
         return;
     }
     let rewritten = connection.execute_batch("PRAGMA auto_vacuum = incremental; VACUUM");
     if let Err(error) = rewritten {
         tracing::warn!(%error, "the database was not rewritten; its file does not shrink until a later start");
     }
+}
+
+/// Reports whether the file system has room for the new content in the write-ahead log and as much again: a nearly full
+/// disk is left to the agents.
+fn has_room_for_rewriting(path: &Path) -> bool {
+    let size = path.metadata().map_or(0, |file| file.len());
+    free_bytes_beside(path).is_some_and(|free| free >= size.saturating_mul(2))
 }
 
 /// Maps errors that a retry cannot fix.

@@ -22,6 +22,8 @@ const MAX_RUNNING: usize = 64;
 const MAX_LANES: usize = 1024;
 /// The limit on interactions on their way from the connections; further ones are read from the store.
 const MAX_PASSED: usize = 256;
+/// The limit on keys of finished interactions in memory.
+const MAX_FINISHED: usize = 1024;
 /// The delay after a failure of the store.
 const RETRY_DELAY: Duration = Duration::from_secs(1);
 /// The limit on attempts at an interaction that fails because of our own store.
@@ -30,35 +32,37 @@ const MAX_ATTEMPTS: usize = 60;
 pub(super) struct EnvelopeInbox {
     pub(super) store: Store,
     pub(super) handler: InteractionHandler,
-    pub(super) arrivals: InboxArrivals,
+    pub(super) receiver: InboxReceiver,
 }
 
-/// The way of stored interactions from the connections to the inbox.
+/// The end of the channel at the connections. It takes the keys and frames of stored interactions.
 #[derive(Debug, Clone)]
-pub(super) struct InboxDoor {
-    passed: mpsc::Sender<(String, String)>,
+pub(super) struct InboxSender {
+    interactions: mpsc::Sender<(String, String)>,
     /// Notified when one did not fit.
-    left: Arc<Notify>,
+    unread_in_store: Arc<Notify>,
 }
 
+/// The end of the channel at the inbox.
 #[derive(Debug)]
-pub(super) struct InboxArrivals {
-    passed: mpsc::Receiver<(String, String)>,
-    left: Arc<Notify>,
+pub(super) struct InboxReceiver {
+    interactions: mpsc::Receiver<(String, String)>,
+    unread_in_store: Arc<Notify>,
 }
 
-/// Returns the two ends of the way into the inbox.
-pub(super) fn door() -> (InboxDoor, InboxArrivals) {
-    let (to_inbox, passed) = mpsc::channel(MAX_PASSED);
-    let left = Arc::<Notify>::default();
-    (InboxDoor { passed: to_inbox, left: Arc::clone(&left) }, InboxArrivals { passed, left })
+/// Returns the two ends of the channel from the connections to the inbox.
+pub(super) fn channel() -> (InboxSender, InboxReceiver) {
+    let (sender, receiver) = mpsc::channel(MAX_PASSED);
+    let unread = Arc::<Notify>::default();
+    let to_inbox = InboxSender { interactions: sender, unread_in_store: Arc::clone(&unread) };
+    (to_inbox, InboxReceiver { interactions: receiver, unread_in_store: unread })
 }
 
-impl InboxDoor {
+impl InboxSender {
     /// Passes a stored interaction on. It is in the store, so none is lost if there are too many.
     pub(super) fn pass(&self, key: String, frame: String) {
-        if self.passed.try_send((key, frame)).is_err() {
-            self.left.notify_one();
+        if self.interactions.try_send((key, frame)).is_err() {
+            self.unread_in_store.notify_one();
         }
     }
 }
@@ -67,8 +71,20 @@ impl InboxDoor {
 struct InteractionLanes {
     /// The keys that were taken from the store and are unfinished.
     known: HashSet<String>,
+    /// The newest keys that are finished.
+    finished: VecDeque<String>,
     /// The queued interactions of each lane; a lane exists while a task works on it.
     waiting: HashMap<String, VecDeque<(String, Interaction)>>,
+}
+
+impl InteractionLanes {
+    fn finish(&mut self, key: String) {
+        self.known.remove(&key);
+        if self.finished.len() >= MAX_FINISHED {
+            self.finished.pop_front();
+        }
+        self.finished.push_back(key);
+    }
 }
 
 impl EnvelopeInbox {
@@ -81,9 +97,9 @@ impl EnvelopeInbox {
         let mut tasks: JoinSet<(String, String)> = JoinSet::new();
         let permits = Arc::new(Semaphore::new(MAX_RUNNING));
         // True if the store may have interactions that are not known here.
-        let mut left = true;
+        let mut unread_in_store = true;
         loop {
-            if left {
+            if unread_in_store {
                 let frames = match self.store.slack_received().await {
                     Ok(frames) => frames,
                     Err(error) => {
@@ -92,21 +108,27 @@ impl EnvelopeInbox {
                         continue;
                     }
                 };
-                left = false;
+                unread_in_store = false;
                 for (key, frame) in frames {
-                    left |= !self.take(&mut lanes, &mut tasks, &permits, key, &frame);
+                    unread_in_store |= !self.take(&mut lanes, &mut tasks, &permits, key, &frame);
                 }
             }
             tokio::select! {
                 biased;
-                // While some are left in the store, the others must not overtake them.
-                Some((key, frame)) = self.arrivals.passed.recv() => {
-                    left = left || !self.take(&mut lanes, &mut tasks, &permits, key, &frame);
+                // First: an interaction that did not fit must not be overtaken by a later one of its thread.
+                () = self.receiver.unread_in_store.notified() => unread_in_store = true,
+                Some((key, frame)) = self.receiver.interactions.recv() => {
+                    // A connection may pass one only after a read of the store has found it and it was executed.
+                    if lanes.finished.contains(&key) {
+                        continue;
+                    }
+                    // While some are unread in the store, the others must not overtake them.
+                    unread_in_store =
+                        unread_in_store || !self.take(&mut lanes, &mut tasks, &permits, key, &frame);
                 }
-                () = self.arrivals.left.notified() => left = true,
                 Some(done) = tasks.join_next() => {
                     let Ok((lane, key)) = done else { continue }; // the task neither panics nor is cancelled
-                    lanes.known.remove(&key);
+                    lanes.finish(key);
                     match lanes.waiting.get_mut(&lane).and_then(VecDeque::pop_front) {
                         Some((key, interaction)) => self.begin(&mut tasks, &permits, lane, key, interaction),
                         None => {
@@ -181,5 +203,39 @@ impl EnvelopeInbox {
             }
             (lane, key)
         });
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_finished_key_is_remembered_for_a_while() {
+        let mut lanes = InteractionLanes::default();
+        lanes.known.insert("event_id 0".to_owned());
+        for number in 0..MAX_FINISHED {
+            lanes.finish(format!("event_id {number}"));
+        }
+        assert!(lanes.known.is_empty());
+        assert!(lanes.finished.contains(&"event_id 0".to_owned()));
+        lanes.finish("event_id next".to_owned());
+        assert_eq!(lanes.finished.len(), MAX_FINISHED);
+        assert!(!lanes.finished.contains(&"event_id 0".to_owned()));
+        assert!(lanes.finished.contains(&"event_id next".to_owned()));
+    }
+
+    #[tokio::test]
+    async fn an_interaction_that_does_not_fit_into_the_channel_is_announced() {
+        let (sender, mut receiver) = channel();
+        for number in 0..=MAX_PASSED {
+            sender.pass(format!("event_id {number}"), String::new());
+        }
+        receiver.unread_in_store.notified().await;
+        let mut passed = 0;
+        while receiver.interactions.try_recv().is_ok() {
+            passed += 1;
+        }
+        assert_eq!(passed, MAX_PASSED);
     }
 }

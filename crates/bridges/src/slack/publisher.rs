@@ -173,19 +173,23 @@ impl CardPublisher {
             while let Some(done) = pass.try_join_next() {
                 state.finish_pass(done.ok());
             }
-            self.start_pass(&mut state, &mut pass);
+            // In this order: a landmark up to `newest` has rung its own bell before. And before the read: a ring during
+            // the read must not be missed by the wait after it.
+            let newest = all.newest();
+            let has_landmarks = landmarks.newest() > state.position;
+            // Before the pass: its sessions have consumed their rings, so it has to include what these were about.
+            if !has_landmarks {
+                state.position = state.position.max(newest);
+            }
+            self.start_pass(&mut state, &mut pass, newest);
             if state.are_homes_due() {
                 (state.homes, state.homes_stale) = (Some(Instant::now()), false);
                 self.homes.notify_one();
             }
-            // In this order: a landmark up to `newest` has rung its own bell before. And before the read: a ring during
-            // the read must not be missed by the wait after it.
-            let newest = all.newest();
-            if landmarks.newest() > state.position {
+            if has_landmarks {
                 self.follow_landmarks(&mut state, &mut pass).await;
                 continue;
             }
-            state.position = state.position.max(newest);
             let rest = tokio::time::sleep(state.until_check());
             tokio::select! {
                 biased;
@@ -196,7 +200,7 @@ impl CardPublisher {
                 // Wakes once after a pause of bulk output. While it goes on, it is looked at every two seconds.
                 heard = all.wait_for_ring(), if state.is_bulk_due() => {
                     if !heard { return }
-                    state.look_for_bulk();
+                    state.hear_bulk();
                 }
                 // While a pass is running nothing else can start, and what is due would make the loop spin.
                 () = rest, if pass.is_empty() => state.look_for_bulk(),
@@ -406,13 +410,13 @@ impl CardPublisher {
         changed.map(drop)
     }
 
-    /// Starts a status pass if one is due and none is running.
-    fn start_pass(self: &Arc<Self>, state: &mut PublisherState, pass: &mut JoinSet<StatusPass>) {
+    /// Starts a status pass if one is due and none is running. `newest` is the newest event of the log.
+    fn start_pass(self: &Arc<Self>, state: &mut PublisherState, pass: &mut JoinSet<StatusPass>, newest: u64) {
         if !pass.is_empty() {
             return;
         }
         let escalates = is_due(state.escalated_at.as_ref(), CHECK_EVERY);
-        let items = state.take_due();
+        let items = state.take_due(newest);
         if items.is_empty() && !escalates {
             return;
         }

@@ -17,7 +17,7 @@ use slack_morphism::{
 use tokio_util::sync::CancellationToken;
 
 use super::connection_health::ConnectionHealth;
-use super::inbox::InboxDoor;
+use super::inbox::InboxSender;
 use super::interaction::{SocketEnvelope, parse_envelope};
 use super::web_api::WebApi;
 use intercom_store::Store;
@@ -43,7 +43,7 @@ pub(super) struct SocketModeClient {
     pub(super) web: Arc<WebApi>,
     pub(super) store: Store,
     pub(super) health: ConnectionHealth,
-    pub(super) inbox: InboxDoor,
+    pub(super) inbox: InboxSender,
     pub(super) reconnect_seconds: u64,
     pub(super) greeted: GreetedConnections,
 }
@@ -120,7 +120,7 @@ struct EnvelopeListener {
     greeted: GreetedConnections,
     store: Store,
     health: ConnectionHealth,
-    inbox: InboxDoor,
+    inbox: InboxSender,
 }
 
 impl EnvelopeListener {

@@ -10,6 +10,11 @@
 //! Nothing is queued for a slow reader, so it costs nothing: its backlog is in the log. It reads the store until it has
 //! everything, and from then on takes the frames that its view's tail has made for all readers. A reader that is alone in
 //! its view stays with the store.
+//!
+//! A reader returns from the tail to the store only if it was sent no event after the seq from which it would read. That
+//! always holds for operators. A viewer may have been sent some events while earlier ones are held back. It would have to
+//! leave these out, and retention or the removal of a session may have changed the log meanwhile. Its stream ends
+//! instead. The client resumes from its last id and may receive some events again, as after any reconnect.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -19,7 +24,7 @@ use tokio::sync::watch;
 use tokio_util::sync::CancellationToken;
 
 use super::event_frames::FrameEncoder;
-use super::shared_tail::{SharedTail, TailPosition, Taken, ViewSeat};
+use super::shared_tail::{NextFrames, ReaderRegistration, SharedTail, TailPosition};
 use super::{Caller, LogReader, OpError};
 use intercom_store::LogCutoff;
 use intercom_store::bus::BellListener;
@@ -43,7 +48,7 @@ pub struct EventFollower {
     /// Streams end when the daemon does.
     closing: CancellationToken,
     caller: Caller,
-    seat: ViewSeat,
+    registration: ReaderRegistration,
     source: EventSource,
 }
 
@@ -63,8 +68,6 @@ struct StoreSource {
     read_to: u64,
     batch: std::vec::IntoIter<LoggedEvent>,
     encoder: FrameEncoder,
-    /// The number of bytes that were sent before, from a tail.
-    skip: u64,
     /// The number of consecutive failed reads.
     failures: u32,
 }
@@ -90,23 +93,23 @@ impl EventFollower {
     /// Follows a view after a position; `Err(Ok(…))` if retention has removed some of its events.
     pub(super) async fn open(
         log: LogReader,
-        seat: ViewSeat,
+        registration: ReaderRegistration,
         caller: Caller,
         after: Option<u64>,
         closing: CancellationToken,
     ) -> Result<Result<Self, LogCutoff>, OpError> {
-        let mut source = StoreSource::new(&log, &seat, TailPosition { seq: after.unwrap_or(0), bytes: 0 });
-        let first = match log.events(after, seat.view().session, BATCH).await? {
+        let mut source = StoreSource::new(&log, &registration, after.unwrap_or(0));
+        let first = match log.events(after, registration.view().session, BATCH).await? {
             Ok(first) => first,
             Err(cutoff) => return Ok(Err(cutoff)),
         };
         source.batch = first.into_iter();
-        Ok(Ok(Self { log, closing, caller, seat, source: EventSource::Store(source) }))
+        Ok(Ok(Self { log, closing, caller, registration, source: EventSource::Store(source) }))
     }
 
     /// Returns the next frames, each with the position from which its reader resumes after it, or a comment. `None` ends
-    /// the stream: the daemon stops, access has ended, or the store does not answer. The reader reconnects with its last
-    /// id.
+    /// the stream: the daemon stops, access has ended, the store does not answer, or a viewer cannot return to the store.
+    /// The reader reconnects with its last id.
     pub async fn next(&mut self) -> Option<Bytes> {
         loop {
             // After the end of its access a caller gets no more events, even in the middle of a batch.
@@ -126,7 +129,7 @@ impl EventFollower {
     }
 
     async fn step_in_store(&mut self) -> Step {
-        let Self { log, closing, caller, seat, source } = self;
+        let Self { log, closing, caller, registration, source } = self;
         let EventSource::Store(store) = source else { return Step::Again };
         let Some(frames) = store.encode(log).await else { return Step::End };
         if !frames.is_empty() {
@@ -136,14 +139,14 @@ impl EventFollower {
         let last_look = closing.is_cancelled();
         if !last_look
             && store.may_join()
-            && let Some(tail) = seat.tail(store.after)
+            && let Some(tail) = registration.tail(store.after)
         {
             *source = EventSource::Tail(TailSource::new(tail, store.after));
             return Step::Again;
         }
         let newest = store.bell.newest();
         if last_look || store.read_to < newest {
-            match store.read(log, seat, newest, last_look).await {
+            match store.read(log, registration, newest, last_look).await {
                 None => return Step::End,
                 Some(true) => return Step::Again,
                 Some(false) => {}
@@ -153,7 +156,7 @@ impl EventFollower {
             return Step::End;
         }
         if store.may_join()
-            && let Some(tail) = seat.tail_from(log, store.after)
+            && let Some(tail) = registration.tail_from(log, store.after)
         {
             *source = EventSource::Tail(TailSource::new(tail, store.after));
             return Step::Again;
@@ -166,12 +169,12 @@ impl EventFollower {
     }
 
     async fn step_in_tail(&mut self) -> Step {
-        let Self { log, closing, caller, seat, source } = self;
+        let Self { log, closing, caller, registration, source } = self;
         let EventSource::Tail(tail) = source else { return Step::Again };
         tail.growth.mark_unchanged();
         match tail.tail.take(&mut tail.position) {
-            Taken::Frames(frames) => return Step::Frames(frames),
-            Taken::AtEnd if !closing.is_cancelled() => {
+            NextFrames::Frames(frames) => return Step::Frames(frames),
+            NextFrames::UpToDate if !closing.is_cancelled() => {
                 let grown = async { tail.growth.changed().await.is_ok() };
                 match wait(grown, caller, closing).await {
                     WakeUp::New => return Step::Again,
@@ -180,9 +183,13 @@ impl EventFollower {
                     WakeUp::Over | WakeUp::Closing => {}
                 }
             }
-            Taken::AtEnd | Taken::Lost => {}
+            NextFrames::UpToDate | NextFrames::NotKept => {}
         }
-        *source = EventSource::Store(StoreSource::new(log, seat, tail.position));
+        // Some of the events after the seq were sent, and the store may not have all of these any more.
+        if !tail.position.is_clean() {
+            return Step::End;
+        }
+        *source = EventSource::Store(StoreSource::new(log, registration, tail.position.seq));
         Step::Again
     }
 }
@@ -194,22 +201,21 @@ enum Step {
 }
 
 impl StoreSource {
-    fn new(log: &LogReader, seat: &ViewSeat, position: TailPosition) -> Self {
-        let view = seat.view();
+    fn new(log: &LogReader, registration: &ReaderRegistration, after: u64) -> Self {
+        let view = registration.view();
         Self {
             bell: log.listen_to(view.session),
-            after: position.seq,
+            after,
             read_to: 0,
             batch: Vec::new().into_iter(),
             encoder: FrameEncoder::new(view),
-            skip: position.bytes,
             failures: 0,
         }
     }
 
     /// Returns true if a tail that covers `after` sends the same frames from here on.
     fn may_join(&self) -> bool {
-        self.skip == 0 && self.encoder.is_clean()
+        self.encoder.is_clean()
     }
 
     /// Returns the next frames of the batch; none at its end. `None` if the store does not answer.
@@ -219,23 +225,26 @@ impl StoreSource {
             let Some(event) = self.batch.next() else { break };
             self.after = event.seq;
             self.encoder.push(log, event, &mut frames).await.ok()?;
-            // Encoding is deterministic: the bytes that were sent before end at the end of a frame.
-            let skipped = usize::try_from(self.skip).unwrap_or(usize::MAX).min(frames.len());
-            frames.drain(..skipped);
-            self.skip -= skipped as u64;
         }
         Some(frames.into())
     }
 
     /// Reads the next batch; true if there is something to do with the result, `None` if the store does not answer.
-    async fn read(&mut self, log: &LogReader, seat: &ViewSeat, newest: u64, last_look: bool) -> Option<bool> {
-        match log.events(Some(self.after), seat.view().session, BATCH).await {
+    async fn read(
+        &mut self,
+        log: &LogReader,
+        registration: &ReaderRegistration,
+        newest: u64,
+        last_look: bool,
+    ) -> Option<bool> {
+        let session = registration.view().session;
+        match log.events(Some(self.after), session, BATCH).await {
             Ok(Ok(batch)) => {
                 self.failures = 0;
                 let is_empty = batch.is_empty();
                 if is_empty {
                     self.read_to = self.read_to.max(newest);
-                } else if seat.view().session.is_none() {
+                } else if session.is_none() {
                     // A session's events have gaps; only an empty read shows its end.
                     self.read_to = batch.last().map_or(0, |event| event.seq).max(self.read_to);
                 }
@@ -245,7 +254,6 @@ impl StoreSource {
             // Retention removed events that were not read yet: continue after them.
             Ok(Err(LogCutoff { oldest })) => {
                 self.after = oldest.saturating_sub(1);
-                self.skip = 0;
                 Some(true)
             }
             // A failure may pass in a moment, and a reader need not notice it.
@@ -262,7 +270,7 @@ impl StoreSource {
 
 impl TailSource {
     fn new(tail: Arc<SharedTail>, seq: u64) -> Self {
-        Self { growth: tail.growth(), tail, position: TailPosition { seq, bytes: 0 } }
+        Self { growth: tail.growth(), tail, position: TailPosition::after(seq) }
     }
 }
 

@@ -117,8 +117,9 @@ impl Operations {
         self.admit(caller, OperationKind::Read)?;
         let session = self.session_id(query.session).await?;
         let view = LogView { session, is_viewer: caller.role == Role::Viewer, summaries: query.summary };
-        let seat = self.tails().enter(view);
-        EventFollower::open(self.log(), seat, caller.clone(), query.after, closing).await?.map_err(trimmed)
+        let registration = self.tails().register(view);
+        let follower = EventFollower::open(self.log(), registration, caller.clone(), query.after, closing);
+        follower.await?.map_err(trimmed)
     }
 
     /// Returns a session's log to now, as a file with one event per line; it is read batch by batch.

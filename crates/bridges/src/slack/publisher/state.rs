@@ -38,7 +38,7 @@ pub(super) struct PublisherState {
     pub(super) homes: Option<Instant>,
     pub(super) homes_stale: bool,
     pub(super) escalated_at: Option<Instant>,
-    /// The time of the last check that found bulk output.
+    /// The time of the last check that found bulk output, or that a commit of any caused.
     pub(super) bulk_at: Option<Instant>,
     /// The time at which the cursor was last stored.
     pub(super) stored: Option<Instant>,
@@ -62,10 +62,13 @@ impl PublisherState {
         let talks = self.talking.iter().filter(|id| !self.away.contains(id));
         let talks = talks.map(|id| left(self.streamed_at.get(id), TALK_EVERY));
         let homes = self.homes_stale.then(|| left(self.homes.as_ref(), HOMES_EVERY));
+        // Until it is due no commit causes a look. Afterwards the next commit does, and no timer is necessary.
+        let bulk = Some(left(self.bulk_at.as_ref(), CHECK_EVERY)).filter(|rest| !rest.is_zero());
         let calls = left(self.escalated_at.as_ref(), CHECK_EVERY);
         stale
             .chain(talks)
             .chain(homes)
+            .chain(bulk)
             .min()
             .map_or(calls, |due| due.min(calls))
             .max(Duration::from_millis(20)) // a due time in the past must not make the loop spin
@@ -84,16 +87,27 @@ impl PublisherState {
         if !self.is_bulk_due() {
             return;
         }
-        let rung = self.bells.iter_mut().filter_map(|(id, bell)| bell.has_rung().then_some(*id));
-        let before = self.stale.len();
-        self.stale.extend(rung);
-        if self.stale.len() > before {
+        let bells = self.bells.iter_mut();
+        let rung: Vec<SessionId> = bells.filter_map(|(id, bell)| bell.has_rung().then_some(*id)).collect();
+        if !rung.is_empty() {
             self.bulk_at = Some(Instant::now());
         }
+        self.stale.extend(rung);
     }
 
-    /// Takes the sessions whose status card or streamed text is due.
-    pub(super) fn take_due(&mut self) -> Vec<PassItem> {
+    /// Looks for sessions with new output after a commit of some.
+    pub(super) fn hear_bulk(&mut self) {
+        self.look_for_bulk();
+        // Also if none was found: each commit of a flood wakes the publisher otherwise if Slack does not show its
+        // session. A look that no commit has caused must not delay the next one, which finds the first output after a
+        // pause.
+        self.bulk_at = Some(Instant::now());
+    }
+
+    /// Takes the sessions whose status card or streamed text is due. `newest` is the newest event of the log.
+    pub(super) fn take_due(&mut self, newest: u64) -> Vec<PassItem> {
+        // The pass reads up to the position only, and the rings for later events may be consumed.
+        let is_behind = newest > self.position;
         let due: HashSet<SessionId> = self
             .stale
             .iter()
@@ -107,7 +121,11 @@ impl PublisherState {
                 let reader = self.turns.remove(&id);
                 self.away.insert(id);
                 // Before it is rendered: a landmark during the pass makes it out of date again.
-                self.stale.remove(&id);
+                if is_behind {
+                    self.stale.insert(id);
+                } else {
+                    self.stale.remove(&id);
+                }
                 PassItem {
                     id,
                     shows_text: is_due(self.streamed_at.get(&id), TALK_EVERY),
@@ -268,4 +286,30 @@ pub(super) fn is_due(at: Option<&Instant>, every: Duration) -> bool {
 
 fn left(at: Option<&Instant>, every: Duration) -> Duration {
     at.map_or(Duration::ZERO, |at| every.saturating_sub(at.elapsed()))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_flood_of_a_session_that_slack_does_not_show_wakes_the_publisher_once() {
+        let mut state = PublisherState::default();
+        state.look_for_bulk();
+        assert!(state.is_bulk_due(), "after a look without a commit the next commit wakes it at once");
+        state.hear_bulk();
+        assert!(!state.is_bulk_due());
+        assert!(state.stale.is_empty());
+    }
+
+    #[test]
+    fn a_pass_that_cannot_read_the_newest_output_is_followed_by_another() {
+        let session = SessionId::mint();
+        let mut state = PublisherState { position: 5, ..PublisherState::default() };
+        state.stale.insert(session);
+        assert_eq!(state.take_due(6).len(), 1);
+        assert!(state.stale.contains(&session), "6 is not in this pass");
+        assert_eq!(state.take_due(5).len(), 1);
+        assert!(state.stale.is_empty());
+    }
 }

@@ -11,7 +11,7 @@
 //! and driver return to their copies from before it, and its lines are decoded again in their turn. So all other code
 //! sees a session whose state is that of the log, as if lines were decoded in turn only.
 //!
-//! Bounds: one write in the store, and one batch ahead of at most `BATCH_ROWS` lines. Nothing is decoded ahead of a
+//! Bounds: one write in the store, and one batch ahead of at most `BATCH_ROWS` lines and about `BATCH_BYTES`. Nothing is decoded ahead of a
 //! write that has more than bulk output, because its acknowledgements are expected next, nor at a request that must be
 //! assessed, because that may take long.
 
@@ -95,7 +95,14 @@ impl SessionActor {
     }
 
     fn may_go_ahead(&self) -> bool {
-        let is_full = self.output.ahead.as_ref().is_some_and(|batch| batch.lines.len() >= BATCH_ROWS);
+        // `consumed` is the end of the batch that is being written. Without the bound in bytes, a slow commit would let
+        // the next batch grow to a thousand lines of any length.
+        let bytes_ahead = self.output.cut.saturating_sub(self.output.consumed);
+        let is_full = self
+            .output
+            .ahead
+            .as_ref()
+            .is_some_and(|batch| batch.lines.len() >= BATCH_ROWS || bytes_ahead >= BATCH_BYTES as u64);
         !is_full && self.state.may_read() && !*self.paused.borrow()
     }
 

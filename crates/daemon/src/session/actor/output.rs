@@ -31,9 +31,9 @@ const MAX_CAUSE_CHARS: usize = 200;
 /// decision of another session would wait.
 const LINES_AT_A_TIME: usize = 64;
 
-/// The turns to decode long batches. More of them at the same time than processors would not be faster, and would all
-/// stand before a decision in the queue of a thread. Short batches, such as a request for a clearance, need no turn.
-static BULK_TURNS: LazyLock<Semaphore> =
+/// The permits to decode long batches, one per processor: more at once would not be faster, and would all be ahead of a
+/// decision in the queue of a thread. Short batches, such as a request for a clearance, need none.
+static BULK_DECODE_PERMITS: LazyLock<Semaphore> =
     LazyLock::new(|| Semaphore::new(std::thread::available_parallelism().map_or(1, std::num::NonZero::get)));
 
 static QUARANTINED_LINES: AtomicU64 = AtomicU64::new(0);
@@ -249,7 +249,7 @@ impl SessionActor {
         (self.state, self.plan.driver) = (before.state, before.driver);
     }
 
-    /// Decodes and steps lines. Returns true if they mean something.
+    /// Decodes and steps lines. Returns true if there was a message in them.
     pub(super) async fn step_lines(
         &mut self,
         lines: &[OutputLine],
@@ -276,7 +276,7 @@ impl SessionActor {
         let mut means_something = false;
         effects.reserve(lines.len());
         let is_bulk = lines.len() > LINES_AT_A_TIME;
-        let mut turn = if is_bulk { BULK_TURNS.acquire().await.ok() } else { None };
+        let mut permit = if is_bulk { BULK_DECODE_PERMITS.acquire().await.ok() } else { None };
         // Read again only after a pause: the lines between two of them take less than a millisecond, the precision of
         // a time.
         let mut now = Time::now();
@@ -294,9 +294,9 @@ impl SessionActor {
             inspect("line.decoded", line, handling);
             means_something |= !messages.is_empty();
             for message in messages.drain(..) {
-                // An assessment may wait for a slow file system, and must not keep a turn for so long.
+                // An assessment may wait for a slow file system, and must not hold a permit for so long.
                 if matches!(message, AgentMessage::Clearance(_) | AgentMessage::HostCall(_)) {
-                    drop(turn.take());
+                    drop(permit.take());
                 }
                 let input = match message {
                     AgentMessage::Clearance(_) | AgentMessage::HostCall(_)
