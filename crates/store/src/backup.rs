@@ -15,6 +15,7 @@ use rusqlite::Connection;
 use rusqlite::backup::{Backup, StepResult};
 use tokio_util::sync::CancellationToken;
 
+use super::disk::free_bytes_beside;
 use super::{Store, StoreError, audit, schema};
 use intercom_types::Time;
 
@@ -154,13 +155,6 @@ fn copy(
     complete(&partial, job)?;
     let bytes = std::fs::metadata(&job.to).map_err(failed)?.len();
     Ok(DatabaseCopy { bytes, log_growth })
-}
-
-/// Returns the free space beside a file; `None` if its directory does not exist.
-#[allow(clippy::useless_conversion, reason = "a count of blocks has 32 bits on some systems")]
-pub(super) fn free_bytes_beside(file: &Path) -> Option<u64> {
-    let stat = nix::sys::statvfs::statvfs(file.parent()?).ok()?;
-    Some(u64::from(stat.blocks_available()).saturating_mul(stat.fragment_size()))
 }
 
 fn check_room(job: &BackupJob, bytes: u64) -> Result<(), StoreError> {

@@ -18,6 +18,7 @@ pub mod bus;
 mod capability_cache;
 mod checkpoint;
 mod cursor;
+mod disk;
 mod idempotency;
 mod ledger;
 mod log;

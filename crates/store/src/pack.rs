@@ -13,10 +13,10 @@ use std::time::{Duration, Instant};
 
 use rusqlite::{Connection, OptionalExtension};
 
-use super::backup::free_bytes_beside;
 use super::block::{BlockBuilder, BlockCodec, BlockHeader, EncodedBlock, MAX_SPAN, SessionSpan};
 use super::block_cache::BlockCache;
 use super::blocks::{self, HEADER};
+use super::disk::free_bytes_beside;
 use super::log::bulk_kinds;
 use super::{Store, StoreError};
 use intercom_types::LogMigration;

@@ -10,7 +10,7 @@ use rusqlite::{Connection, ErrorCode, OpenFlags};
 
 use self::migrations::MIGRATIONS;
 use super::StoreError;
-use super::backup::free_bytes_beside;
+use super::disk::free_bytes_beside;
 
 /// The schema version of this program.
 pub(crate) const VERSION: i64 = 11;
