@@ -4,10 +4,10 @@ use std::sync::Arc;
 
 use rusqlite::{Connection, params};
 
-use super::log_reader::{LogRange, MAX_PAGE_BYTES, read_page};
+use super::log_reader::{LogRange, Page, read_page, text};
 use super::read::{session_key, signed, text_id};
 use super::{Store, StoreError};
-use intercom_types::{EventKind, Json, LoggedEvent, SessionId, Time};
+use intercom_types::{EventKind, LoggedEvent, SessionId};
 
 /// The log was truncated: the oldest remaining seq.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -132,20 +132,12 @@ fn bounded(
 ) -> Result<Vec<LoggedEvent>, StoreError> {
     let mut statement = connection.prepare_cached(sql)?;
     let mut found = statement.query(values)?;
-    let (mut events, mut bytes) = (Vec::new(), 0);
+    let mut page = Page::new(usize::MAX); // the query has the limit
     while let Some(row) = found.next()? {
-        let data: String = row.get(4)?;
-        bytes += data.len();
-        if bytes > MAX_PAGE_BYTES && !events.is_empty() {
+        let (kind, data) = (text(row, 3)?, text(row, 4)?);
+        if !page.push(row.get(0)?, text_id(row, 1)?, row.get(2)?, kind, data) {
             break;
         }
-        events.push(LoggedEvent {
-            seq: u64::try_from(row.get::<_, i64>(0)?).unwrap_or(0),
-            session: text_id(row, 1)?,
-            at: Time::from_millis(row.get(2)?),
-            kind: row.get(3)?,
-            data: Json::trusted(data),
-        });
     }
-    Ok(events)
+    Ok(page.events)
 }

@@ -18,7 +18,7 @@ use super::read::text_id;
 use intercom_types::{Json, LoggedEvent, SessionId, Time};
 
 /// The maximum size of a page of events: a thousand huge lines must not fill the memory.
-pub(super) const MAX_PAGE_BYTES: usize = 4 << 20;
+const MAX_PAGE_BYTES: usize = 4 << 20;
 
 /// A part of the log, in the order in which it is read. Sessions are given by their keys, bounds are exclusive.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -113,15 +113,19 @@ impl<'a> SessionIds<'a> {
 
 /// A page of events that is being collected.
 #[derive(Default)]
-struct Page {
-    events: Vec<LoggedEvent>,
+pub(super) struct Page {
+    pub(super) events: Vec<LoggedEvent>,
     bytes: usize,
     limit: usize,
 }
 
 impl Page {
+    pub(super) fn new(limit: usize) -> Self {
+        Self { limit, ..Self::default() }
+    }
+
     /// Adds an event, unless the page is full, by count or by size; at least one fits. Returns whether it was added.
-    fn push(&mut self, seq: i64, session: SessionId, at: i64, kind: &str, data: &str) -> bool {
+    pub(super) fn push(&mut self, seq: i64, session: SessionId, at: i64, kind: &str, data: &str) -> bool {
         self.bytes += data.len();
         if self.is_full() || self.bytes > MAX_PAGE_BYTES && !self.events.is_empty() {
             return false;
@@ -201,7 +205,7 @@ pub(super) fn read_page(
     let (rows, blocks) = range.queries();
     let (mut rows, mut blocks) = (connection.prepare_cached(rows)?, connection.prepare_cached(&blocks)?);
     let (rows, headers) = (range.query(&mut rows)?, range.query(&mut blocks)?);
-    let page = Page { limit, ..Page::default() };
+    let page = Page::new(limit);
     let ids = SessionIds::new(connection);
     let mut merge = Merge { connection, cache, range, headers, open: Vec::new(), page, ids };
     merge.run(rows)?;
@@ -331,6 +335,6 @@ impl Merge<'_> {
 }
 
 /// Reads a text column without copying it.
-fn text<'a>(row: &'a rusqlite::Row<'_>, column: usize) -> Result<&'a str, StoreError> {
+pub(super) fn text<'a>(row: &'a rusqlite::Row<'_>, column: usize) -> Result<&'a str, StoreError> {
     row.get_ref(column)?.as_str().map_err(|_| StoreError::Corrupt { what: "an event" })
 }

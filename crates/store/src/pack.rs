@@ -290,7 +290,7 @@ fn delete_sql() -> String {
 
 /// Collects the events of a window from rows and blocks.
 struct WindowReader {
-    /// The first seq that it may have; moved forward as long as there is no event.
+    /// The seq of its first event.
     first: Option<i64>,
     end: i64,
     events: Vec<PackedEvent>,
@@ -304,9 +304,10 @@ impl WindowReader {
         Self { first: None, end, events: Vec::new(), bytes: 0, rows: 0, sources: Vec::new() }
     }
 
-    /// Reports whether events up to this seq belong to the window.
-    fn has_room(&mut self, first: i64, last: i64) -> bool {
-        last - *self.first.get_or_insert(first) < MAX_SPAN && self.bytes < MAX_WINDOW_BYTES
+    /// Reports whether events up to this seq belong to the window. The first row or block always does: a block spans no
+    /// more, unless its header is damaged, and then it is passed like any damaged block.
+    fn has_room(&self, last: i64) -> bool {
+        self.first.is_none_or(|first| last - first < MAX_SPAN && self.bytes < MAX_WINDOW_BYTES)
     }
 
     fn push(&mut self, event: PackedEvent) {
@@ -332,18 +333,16 @@ impl WindowReader {
                 None => i64::MAX,
             };
             while let Some(header) = block.filter(|header| header.first < seq) {
-                // A first block always fits, unless its header is damaged; then it is passed like any damaged block.
-                let is_passed = self.events.is_empty() || self.has_room(header.first, header.last);
-                if !is_passed || !self.take_block(connection, cache, &header)? {
+                if !self.has_room(header.last) || !self.take_block(connection, cache, &header)? {
                     return Ok(true);
                 }
-                self.has_room(header.first, header.last);
                 block = next_header(&mut blocks)?;
             }
             let Some(row) = row else { return Ok(false) };
-            if !self.has_room(seq, seq) {
+            if !self.has_room(seq) {
                 return Ok(true);
             }
+            self.first.get_or_insert(seq);
             self.rows += 1;
             self.end = seq + 1;
             self.push(PackedEvent {
@@ -375,6 +374,7 @@ impl WindowReader {
             let (kind, data) = (block.kind(event).into(), block.data(event).into());
             self.push(PackedEvent { session: event.session, seq: event.seq, at: event.at, kind, data });
         }
+        self.first.get_or_insert(header.first);
         self.sources.push((*header, block.spans().collect()));
         self.end = header.last + 1;
         Ok(true)

@@ -23,7 +23,7 @@ use bytes::Bytes;
 use tokio::sync::watch;
 use tokio_util::sync::CancellationToken;
 
-use super::event_frames::FrameEncoder;
+use super::event_frames::{BATCH, CHUNK_BYTES, FrameEncoder};
 use super::shared_tail::{NextFrames, ReaderRegistration, SharedTail, TailPosition};
 use super::{Caller, LogReader, OpError};
 use intercom_store::LogCutoff;
@@ -33,10 +33,6 @@ use intercom_types::LoggedEvent;
 /// The number and interval of retries after a failed read, before the reader has to reconnect.
 const MAX_FAILURES: u32 = 20;
 const TRY_AGAIN: Duration = Duration::from_millis(250);
-/// The limit on events per read.
-const BATCH: usize = 500;
-/// The size at which frames are passed on; the last one may exceed it.
-const CHUNK_BYTES: usize = 64 * 1024;
 /// The silence after which a comment is sent, so that both ends notice a broken connection.
 const KEEP_ALIVE: Duration = Duration::from_secs(15);
 const COMMENT: &[u8] = b":\n\n";

@@ -10,6 +10,11 @@ use super::viewer_log::ViewerLog;
 use intercom_store::StoreError;
 use intercom_types::{LoggedEvent, SessionId};
 
+/// The limit on events per read of the log.
+pub(super) const BATCH: usize = 500;
+/// The size at which frames are passed on together; the last one may exceed it.
+pub(super) const CHUNK_BYTES: usize = 64 * 1024;
+
 /// The selection and form of the events that a reader receives.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub(super) struct LogView {

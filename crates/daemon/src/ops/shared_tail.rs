@@ -8,10 +8,10 @@
 //!                                              reader, reader, reader, …
 //! ```
 //!
-//! *Why.* A thousand readers of the same events would each read the store and encode the same JSON. Here one task does
+//! *Purpose.* A thousand readers of the same events would each read the store and encode the same JSON. Here one task does
 //! it, and a reader costs a lock, a slice and its write to the socket.
 //!
-//! *Who is here.* A tail exists while at least two readers follow the same view; one alone reads the store itself, which
+//! *Lifetime.* A tail exists while at least two readers follow the same view; one alone reads the store itself, which
 //! saves it a task switch. A reader that is behind, or that begins, reads the store itself as well, and joins once it
 //! has caught up. The tail ends with its last reader.
 //!
@@ -40,13 +40,9 @@ use tokio::sync::watch;
 use tokio_util::task::AbortOnDropHandle;
 
 use super::LogReader;
-use super::event_frames::{FrameEncoder, LogView};
+use super::event_frames::{BATCH, CHUNK_BYTES, FrameEncoder, LogView};
 use intercom_store::LogCutoff;
 
-/// The limit on events per read.
-const BATCH: usize = 500;
-/// The size at which a chunk is complete; its last frame may exceed it.
-const CHUNK_BYTES: usize = 64 * 1024;
 /// The limit on frames that a tail keeps.
 const KEPT_BYTES: usize = 1 << 20;
 /// The limit on frames that all tails keep together, apart from one chunk each.
